@@ -9,12 +9,14 @@ use std::sync::atomic::Ordering;
 
 use futures_util::stream::{self, StreamExt};
 
-use crate::contract::{GiveUp, LaneQuery};
+use crate::contract::{GiveUp, LaneQuery, LaneView};
 use crate::engine::core::Core;
 use crate::engine::limits::COMPARED_AT_ONCE;
 use crate::engine::outage::{Pauses, will_pass};
 use crate::engine::settle::settler::{keep_refused, send};
-use crate::model::{Error, ErrorKind, LaneId, NodeId, Queue, Result, Token, release};
+use crate::model::{
+    Due, Error, ErrorKind, Fate, Keep, NodeId, Queue, Result, Settlement, Token, release,
+};
 
 /// Compares the store's list of lanes held by `node` in these queues with the node's own list. Called by the fetcher,
 /// while none of its claims is in flight. Returns the queues for which that failed.
@@ -58,7 +60,7 @@ pub(in crate::engine) async fn every_queue(core: &Core) -> Result<Vec<Arc<Queue>
 async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64) -> Result<()> {
     let name = Some(queue.name.as_str().into());
     core.store.give_up(GiveUp { node: node.clone(), ticket, queue: name }).await?;
-    let (mut after, mut unreadable) = (None, None);
+    let mut after = None;
     loop {
         let node = Some(node.clone());
         let query = LaneQuery { node, after, ..LaneQuery::new(queue.name.as_str()) };
@@ -69,26 +71,47 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64)
         };
         for row in page.rows {
             if let Some(token) = row.token.filter(|token| !core.held.contains(row.lane, *token)) {
-                match put_back(core, queue, row.lane, token).await {
-                    // One that cannot be read holds up no other.
-                    Err(error) if !will_pass(&error) => unreadable = Some(error),
-                    answer => answer?,
-                }
+                put_back(core, queue, &row, token).await?;
             }
         }
         after = page.next;
         if after.is_none() {
-            return unreadable.map_or(Ok(()), Err);
+            return Ok(());
         }
     }
 }
 
-async fn put_back(core: &Core, queue: &Queue, lane: LaneId, token: Token) -> Result<()> {
-    // `None`: it was settled between the two queries.
-    let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
+async fn put_back(core: &Core, queue: &Queue, row: &LaneView, token: Token) -> Result<()> {
+    let lane = row.lane;
+    let end = match core.store.turn(lane, token).await {
+        Ok(Some(turn)) => release(&turn, queue),
+        // It was settled between the two queries.
+        Ok(None) => return Ok(()),
+        Err(error) if will_pass(&error) => return Err(error),
+        Err(error) => {
+            tracing::error!(%error, queue = queue.name, %lane, "a claimed turn cannot be read: it goes back as its lane shows it");
+            release_unread(row, token)
+        }
+    };
     tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost is returned");
-    let turns = [release(&turn, queue)];
+    let turns = [end];
     let (settled, _) = send(core, &turns).await;
     keep_refused(core, &turns, settled);
     Ok(())
+}
+
+/// The settlement of a turn that is returned uncounted without having been read: a job whose payload is lost must not stay
+/// claimed. Its jobs keep what they have; what a lane has of its own, a listing shows.
+fn release_unread(row: &LaneView, token: Token) -> Settlement {
+    let keep = Keep {
+        job: None,
+        due: Due::Unchanged,
+        retry_count: row.retry_count,
+        crashes: row.crashes,
+        error: row.error.clone(),
+        counted: false,
+        others_unstarted: false,
+        hold: false,
+    };
+    Settlement { rest: Fate::Keep, keep, ..Settlement::done(row.lane, token) }
 }

@@ -249,7 +249,8 @@ impl Redis {
             );
         }
         let turns = turns.claimed(shard, &request.queue, now)?;
-        let turns = self.with_bodies(shard, turns).await?;
+        let known = self.existing(&request.queue).await?;
+        let turns = self.claimed_with_bodies((shard, &known.queue), turns, request.now).await?;
         Ok((Claimed { turns, next_due, cut, unanswered: false }, Some(version)))
     }
 

@@ -80,8 +80,8 @@ shard_scripts! {
     LANES = "lua/lanes.lua",
     MORGUE = "lua/morgue.lua",
     MOVED = "lua/moved.lua",
+    PARK = "lua/park.lua",
     PASS_ON = "lua/pass_on.lua",
-    STATS = "lua/stats.lua",
     TAKE_IN = "lua/take_in.lua",
     TURN = "lua/turn.lua",
     VIEW = "lua/view.lua",
@@ -129,6 +129,8 @@ macro_rules! whole_scripts {
 
 whole_scripts! {
     DUE = "lua/first_due.lua" "lua/due.lua",
+    HAVING = "lua/having.lua",
+    STATS = "lua/first_due.lua" "lua/stats.lua",
     GLOBAL_NOTES = "lua/global_notes.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",
     GLOBAL_RUN = "lua/global_run.lua",

@@ -11,6 +11,7 @@ mod ahead;
 mod args;
 mod beat;
 mod bodies;
+mod by_due;
 mod claim;
 mod clock;
 mod cluster;
@@ -21,6 +22,7 @@ mod deletion;
 mod durability;
 mod entry;
 mod fault;
+mod having;
 mod info;
 mod job_pages;
 mod layout;
@@ -62,12 +64,14 @@ use crate::model::{Error, ErrorKind, Result, Timestamp};
 
 /// The version of the stored format; a store written by a newer one is refused. One of an earlier one is raised when no
 /// node of an earlier build lives (`raise.lua`); until then all write what that can read.
-const LAYOUT_VERSION: i64 = 6;
+const LAYOUT_VERSION: i64 = 7;
 /// The oldest version that this build reads.
 const LAYOUT_VERSION_MIN: i64 = 4;
 /// The first version whose readers know payloads that are apart, and jobs that failed and are otherwise plain.
 const APART_SINCE: i64 = 5;
 const FAILED_SINCE: i64 = 6;
+/// The first version whose writers enter held and paused lanes in `parked`.
+const PARKED_SINCE: i64 = 7;
 /// Longest prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
 
@@ -196,6 +200,11 @@ impl Redis {
     /// Whether a plain job stays one when it fails: the same.
     fn keeps_failed(&self) -> bool {
         self.version.load(Ordering::Relaxed) >= FAILED_SINCE
+    }
+
+    /// Whether all who write know `parked`.
+    fn parks(&self) -> bool {
+        self.version.load(Ordering::Relaxed) >= PARKED_SINCE
     }
 
     fn rotate(&self) -> u64 {

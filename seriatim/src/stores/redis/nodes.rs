@@ -1,5 +1,6 @@
 //! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,11 +10,12 @@ use serde::Serialize;
 
 use super::args::Args;
 use super::beat::parts;
+use super::having::Needs;
 use super::link::{
-    GLOBAL_BEAT, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD, GLOBAL_SWEEP, RELEASE, SWEEP,
+    GLOBAL_BEAT, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD, GLOBAL_SWEEP, PARK, RELEASE, SWEEP,
 };
 use super::memo::Known;
-use super::reply::{Fields, single};
+use super::reply::{Fields, Shard, single};
 use super::rescue::Call;
 use super::{LAYOUT_VERSION, Redis, beat};
 use crate::contract::errors::no_living_node;
@@ -38,6 +40,10 @@ struct Description<'a> {
 
 /// Most rows of each kind that a script removes: a running script blocks all others.
 const STEP_ROWS: usize = 200;
+/// What a rescue looks for: claims, by the lease of a node or their own.
+const CLAIMS: Needs = Needs { keys: &["holders", "leases"], lacks: None };
+/// What a sweep removes when its time is over.
+const ENDS: Needs = Needs { keys: &["expiring", "done", "dead", "idemold", "paced"], lacks: None };
 
 #[async_trait]
 impl Fleet for Redis {
@@ -96,8 +102,10 @@ impl Fleet for Redis {
             return Ok(Vec::new());
         };
         let (mut turns, mut failed) = (Vec::new(), None);
-        for known in &*self.all_queues().await? {
-            for shard in known.shards() {
+        let queues = self.all_queues().await?;
+        let claimed = self.needing(queues.iter().map(|known| &**known), &CLAIMS).await?;
+        for known in &*queues {
+            for shard in known.shards().filter(|shard| claimed.contains(shard)) {
                 let lanes_left = request.lanes_max.min(CLAIM_LANES_MAX) - turns.len();
                 if lanes_left == 0 {
                     break;
@@ -179,8 +187,12 @@ impl Fleet for Redis {
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         let (mut swept, mut names, mut failed) = (Swept::default(), 0, None);
-        for known in &*self.all_queues().await? {
-            match self.sweep_queue(known, request, &mut swept, &mut names).await {
+        let queues = self.all_queues().await?;
+        let lacks = self.parks().then_some("parks");
+        let needs = Needs { lacks, ..ENDS };
+        let due = self.needing(queues.iter().map(|known| &**known), &needs).await?;
+        for known in &*queues {
+            match self.sweep_queue(known, request, &due, (&mut swept, &mut names)).await {
                 Err(error) if self.is_of_one_server(&error) => failed = Some(error),
                 answer => answer?,
             }
@@ -214,15 +226,15 @@ impl Redis {
         &self,
         known: &Arc<Known>,
         request: Sweep,
-        swept: &mut Swept,
-        names: &mut usize,
+        due: &HashSet<Shard>,
+        (swept, names): (&mut Swept, &mut usize),
     ) -> Result<()> {
         if !known.layout.older.is_empty() {
             self.adopt(known).await?;
             self.retire(known.clone()).await?;
         }
         let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
-        for shard in known.shards() {
+        for shard in known.shards().filter(|shard| due.contains(shard)) {
             loop {
                 let mut args = Args::at(request.now);
                 let counts = |swept: &Swept, names: usize| {
@@ -237,7 +249,10 @@ impl Redis {
                 swept.completed += answer.int()? as u64;
                 swept.dead.extend(answer.ids(shard)?);
                 *names += answer.int()? as usize;
-                let more = answer.flag()?;
+                let (more, lacks_parked) = (answer.flag()?, answer.flag()?);
+                if lacks_parked && self.parks() {
+                    self.park(shard).await?;
+                }
                 if !more || counts(swept, *names) == before {
                     swept.more |= more;
                     break;
@@ -245,6 +260,20 @@ impl Redis {
             }
         }
         Ok(())
+    }
+
+    /// Enters the held and paused lanes of a shard that earlier builds did not enter.
+    async fn park(&self, shard: Shard) -> Result<()> {
+        let (mut from, mut run) = (String::new(), String::new());
+        loop {
+            let mut args = Args::default();
+            args.text(&from).text(&run);
+            let mut answer = self.link.call(&PARK, &self.key(shard, ""), &args).await?;
+            (from, run) = (answer.text()?.to_string(), answer.text()?.to_string());
+            if from.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     pub(super) async fn pairs(&self, name: &str) -> Result<Vec<(Arc<str>, Arc<str>)>> {

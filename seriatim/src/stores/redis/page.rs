@@ -2,8 +2,9 @@
 //! script returns its rows; rows that disappeared in between are left out.
 //!
 //! If an index has the wanted order, a page takes as many steps as its rows need, and so do the jobs of a key in the order of
-//! turns. Other listings of a key read all its jobs. Lanes by age, key or due time, waiting jobs and finished ones have no such
-//! index: their steps scan the whole shard. The store does other work between the steps (decision 53).
+//! turns, and lanes by due time (`by_due.rs`). Other listings of a key read all its jobs. Lanes by age or key, waiting jobs and
+//! finished ones have no such index: their steps scan the whole shard. The store does other work between the steps
+//! (decision 53).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -32,16 +33,27 @@ impl Redis {
     ) -> Result<()> {
         let mut from = String::new();
         loop {
-            let mut args = Args::default();
-            args.text(rows.what).text(&from).int(rows.most);
-            args.0.extend(rows.args.0.iter().cloned());
-            let mut answer = self.link.call(&INDEX, &self.key(shard, ""), &args).await?;
-            from = answer.text()?.to_string();
-            answer.list()?.rest().try_for_each(&mut look)?;
-            if from.is_empty() {
+            let (next, step) = self.rows_of_step(shard, rows, &from).await?;
+            step.rest().try_for_each(&mut look)?;
+            if next.is_empty() {
                 return Ok(());
             }
+            from = next;
         }
+    }
+
+    /// Reads one step: where the next one begins, and the rows.
+    pub(super) async fn rows_of_step(
+        &self,
+        shard: Shard,
+        rows: &Rows,
+        from: &str,
+    ) -> Result<(String, Fields)> {
+        let mut args = Args::default();
+        args.text(rows.what).text(from).int(rows.most);
+        args.0.extend(rows.args.0.iter().cloned());
+        let mut answer = self.link.call(&INDEX, &self.key(shard, ""), &args).await?;
+        Ok((answer.text()?.to_string(), answer.list()?))
     }
 }
 
@@ -114,6 +126,8 @@ pub(super) struct Chosen {
     pub(super) after: Option<Entry>,
     /// The last sort key to list.
     end: Option<SortKey>,
+    /// The place up to which lanes were looked at, if not all are.
+    cut: Option<Entry>,
     rows_max: usize,
     first: BTreeSet<Entry>,
 }
@@ -122,7 +136,7 @@ impl Chosen {
     fn new(after: Option<&str>, by: By, rows_max: usize) -> Result<Self> {
         let read = |after| Entry::of_cursor(after, by).ok_or_else(Cursor::wrong);
         let after = after.map(read).transpose()?;
-        Ok(Self { after, end: None, rows_max, first: BTreeSet::new() })
+        Ok(Self { after, end: None, cut: None, rows_max, first: BTreeSet::new() })
     }
 
     pub(super) fn of_jobs(
@@ -151,7 +165,7 @@ impl Chosen {
     }
 
     /// How many rows of each shard are needed: one more than a page shows that there is a next page.
-    fn enough(&self) -> i64 {
+    pub(super) fn enough(&self) -> i64 {
         self.rows_max as i64 + 1
     }
 
@@ -173,17 +187,35 @@ impl Chosen {
         }
     }
 
+    /// Whether nothing behind this place comes on the page.
+    pub(super) fn ends_at(&self, place: &Entry) -> bool {
+        self.first.len() > self.rows_max && self.first.last().is_some_and(|last| last <= place)
+            || self.end.as_ref().is_some_and(|end| place.place > *end)
+            || self.cut.as_ref().is_some_and(|cut| cut <= place)
+    }
+
+    /// Nothing behind this place was looked at.
+    pub(super) fn cut_at(&mut self, place: Entry) {
+        self.cut = self.cut.take().into_iter().chain([place]).min();
+    }
+
     /// The entries, and whether these are all.
     pub(super) fn entries(self) -> (Vec<Entry>, bool) {
         let is_all = self.first.len() <= self.rows_max;
         (self.first.into_iter().take(self.rows_max).collect(), is_all)
     }
 
-    /// The page, and the cursor of the next one.
-    pub(super) fn page(self) -> (Vec<Entry>, Option<String>) {
+    /// The page, the cursor of the next one, and whether the page is cut.
+    pub(super) fn page(mut self) -> (Vec<Entry>, Option<String>, bool) {
+        let (cut, rows_max) = (self.cut.take(), self.rows_max);
+        if let Some(cut) = &cut {
+            self.first.retain(|entry| entry <= cut);
+        }
         let (page, is_all) = self.entries();
-        let next = page.last().filter(|_| !is_all).map(Entry::cursor);
-        (page, next)
+        let is_cut = cut.is_some() && page.len() < rows_max;
+        let end = if is_all { cut.as_ref() } else { page.last() };
+        let next = end.map(Entry::cursor);
+        (page, next, is_cut)
     }
 }
 
@@ -211,19 +243,27 @@ impl Rows {
         key.map_or_else(|| Self::all("running"), |key| Self::of_key("running", key))
     }
 
-    pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16, mode: Mode) -> Self {
-        // In `exclusive`, lanes that are ready have a time too, for their later jobs.
-        let is_later = query.is_of_future() && query.is_range() && mode != Mode::Exclusive;
+    /// Unclaimed lanes by due time, so many in a step.
+    pub(super) fn by_due(chosen: &Chosen, shard: u16, most: i64, which: &str) -> Self {
+        let mut rows = Self { most, ..Self::behind("due", chosen, shard, chosen.score()) };
+        rows.args.text(which);
+        rows
+    }
+
+    /// The claimed lanes.
+    pub(super) fn claimed() -> Self {
+        Self::all("held")
+    }
+
+    pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
         match (query.source(), query.order) {
             (LaneSource::Lane(lane), _) => Self::of_key("one", &lane.number.to_string()),
             (LaneSource::Key(key), _) => Self::of_key("lane", key),
             (LaneSource::Claimed(Some(node)), _) => Self::of_key("holder", &node.0),
-            (LaneSource::Claimed(None), _) => Self::all("held"),
+            (LaneSource::Claimed(None), _) => Self::claimed(),
+            (LaneSource::Parked, _) => Self::all("parked"),
             (_, LaneOrder::RetryCount) if query.stages.is_empty() && query.is_range() => {
                 Self::behind("trouble", chosen, shard, chosen.score())
-            }
-            (LaneSource::Walk, _) if is_later => {
-                Self::behind("later", chosen, shard, chosen.score())
             }
             _ if query.needs_failure() => Self::all("failed"),
             _ => Self::all("lanes"),

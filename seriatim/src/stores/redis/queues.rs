@@ -348,7 +348,7 @@ impl Redis {
         args.flag(how.declared);
         args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
         settings(&mut args, shard.queue, queue)?;
-        args.int(how.floor);
+        args.int(how.floor).flag(self.parks());
         shares(&mut args, queue);
         let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
         let refused = match &*answer.text()? {

@@ -92,7 +92,9 @@ impl Redis {
         let mut next: HashMap<u64, Turn> = match go_on {
             Some(GoOn { claim, .. }) => {
                 let turns = next.claimed(shard, &claim.queue, now)?;
-                let turns = self.with_bodies(shard, turns).await?;
+                let known = self.existing(&claim.queue).await?;
+                let of = (shard, &known.queue);
+                let turns = self.claimed_with_bodies(of, turns, request.now).await?;
                 turns.into_iter().map(|turn| (turn.lane.number, turn)).collect()
             }
             None if next.is_empty() => HashMap::new(),

@@ -1,6 +1,7 @@
 //! Tests beyond the conformance suite: several processes, data that a server loses, and queues with several shards.
 
 mod apart;
+mod by_due;
 mod deletion;
 mod depth;
 mod emptied;
@@ -16,6 +17,7 @@ mod residue;
 mod servers;
 mod sharing;
 mod steps;
+mod upkeep;
 mod version;
 mod waking;
 mod walks;
@@ -125,7 +127,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     send(&url(), &["HSET", &format!("{prefix}:{{g}}:meta"), "version", "99"]).await;
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 6"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 7"));
 }
 
 /// Such entries may come from a defect, or from an administrator with a command line.

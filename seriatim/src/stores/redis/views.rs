@@ -10,6 +10,7 @@ use redis::Value;
 
 use super::Redis;
 use super::args::Args;
+use super::by_due::ByDue;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, lane_state, runs};
@@ -27,12 +28,50 @@ use crate::stores::{gone, job_look};
 
 /// Most shards that one script looks at: a running script blocks all others.
 const DUE_SHARDS_MAX: usize = 200;
+const STATS_SHARDS_MAX: usize = 100;
 
 /// The statistics of one shard.
 struct Numbers {
     /// Lanes, jobs, claimed, retrying, dead, processed, failed.
     counts: [u64; 7],
     due: Option<Timestamp>,
+}
+
+impl Numbers {
+    fn read(mut fields: Fields) -> Result<Option<Self>> {
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        let mut counts = [0; 7];
+        for number in &mut counts {
+            *number = fields.int()? as u64;
+        }
+        Ok(Some(Self { counts, due: fields.opt_time()? }))
+    }
+}
+
+/// The statistics of a queue, from those of its shards.
+fn stats_of(known: &Known, now: Timestamp, shards: impl Iterator<Item = Numbers>) -> QueueStats {
+    let mut sum = [0; 7];
+    let mut due: Option<Timestamp> = None;
+    for numbers in shards {
+        sum.iter_mut().zip(numbers.counts).for_each(|(sum, number)| *sum += number);
+        due = due.into_iter().chain(numbers.due).min();
+    }
+    let [lanes, jobs, claimed, retrying, dead, processed, failed] = sum;
+    QueueStats {
+        queue: known.name.clone(),
+        mode: Some(known.queue.mode),
+        paused: known.paused,
+        lanes,
+        jobs,
+        claimed,
+        retrying,
+        dead,
+        processed,
+        failed,
+        lag: due.map(|due| now.since(due)).unwrap_or_default(),
+    }
 }
 
 /// A view, and the node whose lease the job's claim has.
@@ -56,7 +95,15 @@ impl Views for Redis {
             None => self.now().await?,
         };
         let queues = self.all_queues().await?;
-        try_join_all(queues.iter().map(|known| self.stats_of(known, now))).await
+        let shards: Vec<Shard> = queues.iter().flat_map(|known| known.shards()).collect();
+        let most = if self.link.is_cluster() { 1 } else { STATS_SHARDS_MAX };
+        let asked = shards.chunks(most).map(|part| self.numbers(part));
+        let mut numbers = try_join_all(asked).await?.into_iter().flatten();
+        let stats = |known: &Arc<Known>| {
+            let of_queue = numbers.by_ref().take(known.shards().count());
+            stats_of(known, now, of_queue.flatten())
+        };
+        Ok(queues.iter().map(stats).collect())
     }
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
@@ -89,20 +136,27 @@ impl Views for Redis {
         };
         let mut chosen = Chosen::of_lanes(&query)?;
         let asked = |shard: &Shard| query.lane.is_none_or(|lane| lane.shard == shard.shard);
+        let looks_max = query.looks_max().div_ceil(known.shards().count().max(1));
+        let by_due = ByDue::of(&query, now, known.queue.mode, looks_max);
         for shard in known.shards().filter(asked) {
-            let rows = Rows::of_lanes(&query, &chosen, shard.shard, known.queue.mode);
+            if let Some(page) = &by_due
+                && self.add_by_due(shard, page, &mut chosen).await?
+            {
+                continue;
+            }
+            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
             let look = |row| {
                 chosen.add(lane_entry(Fields::of(row)?, shard, &query, now)?);
                 Ok(())
             };
             self.each_row(shard, &rows, look).await?;
         }
-        let (page, next) = chosen.page();
+        let (page, next, cut) = chosen.page();
         let mut rows = Vec::new();
         for (shard, numbers) in runs(&known, &page) {
             rows.extend(self.lane_views(shard, &numbers).await?);
         }
-        Ok(Page { rows, next, cut: false })
+        Ok(Page { rows, next, cut })
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
@@ -200,41 +254,21 @@ impl Redis {
         Ok(dues)
     }
 
-    async fn numbers(&self, shard: Shard) -> Result<Option<Numbers>> {
-        let args = Args::default();
-        let mut answer = self.link.call(&STATS, &self.key(shard, ""), &args).await?;
-        if answer.is_empty() {
-            return Ok(None);
+    /// The statistics of each of these shards; `None` if it has no queue.
+    async fn numbers(&self, shards: &[Shard]) -> Result<Vec<Option<Numbers>>> {
+        let mut all = Vec::with_capacity(shards.len());
+        while let Some((first, others)) = shards[all.len()..].split_first() {
+            let mut args = Args::default();
+            others.iter().for_each(|shard| {
+                args.text(&self.key(*shard, ""));
+            });
+            let mut answer = self.link.call(&STATS, &self.key(*first, ""), &args).await?;
+            all.push(Numbers::read(answer.list()?)?);
+            while !answer.is_empty() {
+                all.push(Numbers::read(answer.list()?)?);
+            }
         }
-        let mut counts = [0; 7];
-        for number in &mut counts {
-            *number = answer.int()? as u64;
-        }
-        Ok(Some(Numbers { counts, due: answer.opt_time()? }))
-    }
-
-    async fn stats_of(&self, known: &Known, now: Timestamp) -> Result<QueueStats> {
-        let shards = try_join_all(known.shards().map(|shard| self.numbers(shard))).await?;
-        let mut sum = [0; 7];
-        let mut due: Option<Timestamp> = None;
-        for numbers in shards.iter().flatten() {
-            sum.iter_mut().zip(numbers.counts).for_each(|(sum, number)| *sum += number);
-            due = due.into_iter().chain(numbers.due).min();
-        }
-        let [lanes, jobs, claimed, retrying, dead, processed, failed] = sum;
-        Ok(QueueStats {
-            queue: known.name.clone(),
-            mode: Some(known.queue.mode),
-            paused: known.paused,
-            lanes,
-            jobs,
-            claimed,
-            retrying,
-            dead,
-            processed,
-            failed,
-            lag: due.map(|due| now.since(due)).unwrap_or_default(),
-        })
+        Ok(all)
     }
 
     pub(super) async fn lane_views(&self, shard: Shard, numbers: &[i64]) -> Result<Vec<LaneView>> {

@@ -103,6 +103,7 @@ function L.lane_of(n, record, busy)
   end
   if l.flags >= FAILED then read_failed(l) end
   l.arrived = l.ready and is_arrival(record)
+  l.parked = not busy and (l.held or l.paused)
   if single and not READ_ONLY then spread(l, single, record) end
   return l
 end
@@ -409,7 +410,7 @@ function L.show(l, retry)
 end
 
 -- An entry in `arrivals` stays there until a claim comes to it, and then means nothing.
-function L.stand(l, ready, wake)
+function L.stand(l, ready, wake, parked)
   if ready ~= l.ready then
     if l.ready and not l.arrived then later('ZREM', K.ready, l.ready) end
     if ready then later('ZADD', K.ready, 0, ready) end
@@ -423,6 +424,9 @@ function L.stand(l, ready, wake)
     if wake and G.parts_of(l.route) ~= 0 then bell.rings = 'all' end
     l.wake, bell.rings = wake, bell.rings or wake
   end
+  if parked then later('ZADD', K.parked, num(l.due), l.id)
+  elseif l.parked then later('ZREM', K.parked, l.id) end
+  l.parked = parked
 end
 
 -- Puts an unclaimed lane with open jobs at its position.
@@ -437,7 +441,7 @@ function L.position(l)
     l.due, l.prio, crashes, is_due = shown.run_at, shown.prio, shown.crashes, head
     if S.mode ~= 'fifo' then route = shown.route end
   end
-  if l.held or l.paused then return L.stand(l, false, false) end
+  if l.held or l.paused then return L.stand(l, false, false, true) end
   if not is_due then return L.stand(l, false, next_later) end
   if l.due > NOW then return L.stand(l, false, l.due) end
   local bound, group = G.parts_of(route)

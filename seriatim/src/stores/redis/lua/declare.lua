@@ -1,7 +1,7 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
 -- the first shard), declared, paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take,
--- keep, remember, keep_dead, dead_max, definition; the lowest token; if it has groups or limits `whole`, `each` and `rates`, then the
--- fields and values of `shares`. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
+-- keep, remember, keep_dead, dead_max, definition; the lowest token; whether all who write know `parked`; if it has groups or limits `whole`,
+-- `each` and `rates`, then the fields and values of `shares`. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether jobs are running}.
 --
 -- Reads and writes meta and shares, deletes paced if the rates change; everything of the queue if its mode changes while jobs wait.
@@ -16,14 +16,14 @@ local function number_of(field) return tonumber(call('HGET', K.meta, field) or '
 
 -- What was shared out stays so until no lane waits that has a group: a claim looks for the others elsewhere.
 local function share_out()
-  local is_shared = ARGV[17] ~= nil
+  local is_shared = ARGV[18] ~= nil
   if not is_shared and not (S and S.shared) then return end
   call('DEL', K.shares)
-  if call('HGET', K.meta, 'rates') ~= ARGV[19] then call('DEL', K.paced) end
+  if call('HGET', K.meta, 'rates') ~= ARGV[20] then call('DEL', K.paced) end
   call('HDEL', K.meta, 'whole', 'each', 'named', 'rates')
   if is_shared then
-    call('HSET', K.meta, 'whole', ARGV[17], 'each', ARGV[18], 'rates', ARGV[19], 'named', ARGV[20] and '1' or '0')
-    if ARGV[20] then call('HSET', K.shares, unpack(ARGV, 20)) end
+    call('HSET', K.meta, 'whole', ARGV[18], 'each', ARGV[19], 'rates', ARGV[20], 'named', ARGV[21] and '1' or '0')
+    if ARGV[21] then call('HSET', K.shares, unpack(ARGV, 21)) end
   elseif call('ZRANGEBYLEX', K.ready, '[\255', '+', 'LIMIT', 0, 1)[1] then
     call('HSET', K.meta, 'due', ARGV[9] .. ' shared')
   end
@@ -37,6 +37,8 @@ local function write(version)
   call('HSET', K.meta, 'version', num(tonumber(version)), 'declared', declared)
   if ARGV[4] ~= '' then call('HSET', K.meta, 'paused', ARGV[4]) end
   if number_of('token') < tonumber(ARGV[16]) then call('HSET', K.meta, 'token', ARGV[16]) end
+  -- Of no lanes, `parked` has all. Of those from before, the sweep makes it (park.lua).
+  if ARGV[17] == '1' and number_of('lanes') == 0 then call('HSET', K.meta, 'parks', '1') end
   share_out()
 end
 
@@ -63,8 +65,8 @@ end
 -- Recreates the lanes of the queue under its new mode.
 local function push_again(list)
   write_out()
-  for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'trouble', 'failing', 'lanes', 'runs',
-    'keys', 'progress' }) do
+  for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'parked', 'trouble', 'failing', 'lanes',
+    'runs', 'keys', 'progress' }) do
     call('DEL', K[key])
   end
   count('lanes', -number_of('lanes'))
@@ -90,7 +92,7 @@ if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.versio
 if adopted ~= '' then even_when_full() end
 if adopted == '' and declared == '0' then return { 'EXISTS' } end
 if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
-if adopted == '' and ARGV[17] and (S.shards ~= '1' or (call('HGET', K.meta, 'older') or '') ~= '') then return { 'SPREAD' } end
+if adopted == '' and ARGV[18] and (S.shards ~= '1' or (call('HGET', K.meta, 'older') or '') ~= '') then return { 'SPREAD' } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1
 if S.mode == mode and S.merge == merge then
   if adopted == '' and is_same() then return { 'OK', S.version } end

@@ -6,8 +6,10 @@ local call = redis.call
 -- When the first lane in `arrivals` is due, after lanes that wait there no more, which are removed if `cleans`. A claim removes
 -- them too.
 local STALE_MAX = 1000
+local arrivals_read = 0 -- by this script
 local function first_arrival(prefix, cleans)
   for at = 0, STALE_MAX do
+    arrivals_read = arrivals_read + 1
     local entry = call('LINDEX', prefix .. 'arrivals', cleans and 0 or at)
     if not entry then return false end
     local record = call('HGET', prefix .. 'lanes', string.sub(entry, 8))

@@ -16,7 +16,9 @@
 --   deadkey KEY               its dead jobs
 --   failed                    the lanes with a failure, in no order
 --   trouble SCORE NUMBER      those behind this place, by retry count
---   later SCORE NUMBER        the lanes that wait for their time behind this place, by time
+--   parked                    the lanes that are held or paused, in no order; where these are in no index, all lanes
+--   due SCORE NUMBER WHICH    the lanes behind this place that are not claimed, by due time: `all`, those that are `waiting`, or
+--                             those of `later`. `most` is of this step; with '-' as the next place there is no such order
 --   bykey MEMBER              dead jobs behind this member, by key
 --   newest SCORE NUMBER       dead jobs behind this place, the last ones first
 --
@@ -429,7 +431,126 @@ local function upwards(index, number_of)
   end
 end
 function steps.trouble() upwards(K.trouble, tonumber) end
-function steps.later() upwards(K.wake, number_in) end
+
+-- By due time. A lane that is not claimed is in one of `arrivals`, `ready`, `wake` and `parked`, by when it is due. In `exclusive` one
+-- that is ready may be in `wake` too, for a later job, and an entry of `arrivals` may mean nothing: an entry counts whose lane
+-- is due then.
+do
+local READ, GROUPS_MAX, TOLD_MAX = 50, 32, 100
+
+-- Each of these answers a function that adds due times and numbers of the next entries of an index, behind a place if there is one.
+local function of_arrivals(due, number)
+  local at, to = 0, due and call('LLEN', K.arrivals) or 0
+  while at < to do
+    local middle = math.floor((at + to) / 2)
+    local its, n = struct.unpack('>I7I7', call('LINDEX', K.arrivals, middle))
+    if its < due or its == due and n <= number then at = middle + 1 else to = middle end
+  end
+  return function(dues, numbers)
+    local entries = call('LRANGE', K.arrivals, at, at + READ - 1)
+    for i, entry in ipairs(entries) do dues[i], numbers[i] = struct.unpack('>I7I7', entry) end
+    at = at + #entries
+  end
+end
+
+local function of_scores(index, due, number)
+  local at = due and rank_behind(index, num(due), number, number_in) or 0
+  return function(dues, numbers)
+    local found = call('ZRANGE', index, at, at + READ - 1, 'WITHSCORES')
+    for i = 1, #found / 2 do dues[i], numbers[i] = tonumber(found[2 * i]), number_in(found[2 * i - 1]) end
+    at = at + #found / 2
+  end
+end
+
+-- Those of one class and priority, and of one group.
+local function of_ready(head, due, number)
+  local from = '[' .. head
+  if due then from = '(' .. head .. id_of(math.max(0, math.min(due, TIME_MAX))) .. id_of(math.min(number, TIME_MAX)) end
+  return function(dues, numbers)
+    local members = call('ZRANGEBYLEX', K.ready, from, '(' .. head .. '\255', 'LIMIT', 0, READ)
+    for i, member in ipairs(members) do dues[i], numbers[i] = struct.unpack('>I7I7', member, #member - 13) end
+    if members[1] then from = '(' .. members[#members] end
+  end
+end
+
+-- The indexes with these lanes; nothing if there are too many, or they lack some.
+local function indexes_behind(due, number, which)
+  local indexes = {}
+  local function add(read, arrives) indexes[#indexes + 1] = { read = read, arrives = arrives, at = 1, dues = {}, numbers = {} } end
+  add(of_scores(K.wake, due, number))
+  if which == 'later' then return indexes end
+  if which == 'all' then
+    if call('HGET', K.meta, 'parks') ~= '1' then return end
+    add(of_scores(K.parked, due, number))
+  end
+  add(of_arrivals(due, number), true)
+  local from = '-'
+  for groups = 0, GROUPS_MAX do
+    local member = call('ZRANGEBYLEX', K.ready, from, '+', 'LIMIT', 0, 1)[1]
+    if not member then return indexes end
+    if groups == GROUPS_MAX then return end
+    local head = string.sub(member, 1, -15)
+    add(of_ready(head, due, number))
+    from = '(' .. head .. '\255'
+  end
+end
+
+-- The index with the next entry, and this; nothing behind the last one.
+local function next_of(indexes)
+  local first, due, number
+  for _, index in ipairs(indexes) do
+    if not index.dues[index.at] and not index.is_read then
+      index.at, index.dues, index.numbers = 1, {}, {}
+      index.read(index.dues, index.numbers)
+      index.is_read = #index.dues < READ
+    end
+    local its, n = index.dues[index.at], index.numbers[index.at]
+    if its and (not first or its < due or its == due and n < number) then first, due, number = index, its, n end
+  end
+  return first, due, number
+end
+
+-- Tells the lanes of these entries that count.
+local function tell_entries(ids, dues, arrives)
+  local claims = fields(K.busy, ids)
+  for i, record in ipairs(fields(K.lanes, ids)) do
+    local told = #rows
+    if record and not claims[i] and (not arrives[i] or is_arrival(record)) then tell_lane(ids[i], record, false)
+    else spend(1, 0) end
+    if #rows > told and rows[#rows][3] ~= dues[i] then rows[#rows] = nil end
+  end
+end
+
+function steps.due()
+  local due, number = string.match(from, '^(%S+) (%d+)$')
+  due, number = tonumber(due or ARGV[4]), tonumber(number or ARGV[5])
+  local indexes = indexes_behind(due, number, ARGV[6])
+  if not indexes then
+    next_from = '-'
+    return
+  end
+  while #rows < most and not is_full() do
+    local ids, dues, arrives = {}, {}, {}
+    local wanted = math.min(TOLD_MAX, most - #rows)
+    local index, its, n = next_of(indexes)
+    -- All entries of one place: the next step begins behind it.
+    while index and (#ids < wanted or its == due and n == number) do
+      local at = #ids + 1
+      ids[at], dues[at], arrives[at], due, number = id_of(n), its, index.arrives, its, n
+      index.at = index.at + 1
+      index, its, n = next_of(indexes)
+    end
+    tell_entries(ids, dues, arrives)
+    if not index then return end
+  end
+  next_from = num(due) .. ' ' .. num(number)
+end
+end
+
+function steps.parked()
+  if call('HGET', K.meta, 'parks') ~= '1' then return steps.lanes() end
+  next_from = scan('ZSCAN', K.parked, from, function(found) tell_lanes(names_in(found, tostring)) end)
+end
 
 function steps.newest()
   local left, score, number = place_in_index()

@@ -6,8 +6,8 @@
 -- lane because it is long.
 --
 -- Reads lanes, busy, keys, and what a lane refers to. Writes open, later, equal, closed, aliases and a claim's records at once;
--- `commit` writes the rest that a script has changed: lanes, keys, busy, jobs, ready, wake, trouble, failing, turns, the counters
--- in meta, and sleepers, whom it wakes.
+-- `commit` writes the rest that a script has changed: lanes, keys, busy, jobs, ready, wake, parked, trouble, failing, turns, the
+-- counters in meta, and sleepers, whom it wakes.
 
 local lanes = {}
 local touched = {}
@@ -23,7 +23,7 @@ local function new_lane(n, key, due, route)
     first = 0, next = 0, front = '', fill = '', token = false, claimed_at = false, held = false, paused = false,
     retry = -1, crashes = 0, error = false, route = route, shown = -1, failing = false, flagged = false, odd = 0,
     bad = 0, strays = 0, apart = false, prios = false, shut = false, falls = false, ready = false, wake = false,
-    group = false, arrived = false,
+    group = false, arrived = false, parked = false,
   }
 end
 

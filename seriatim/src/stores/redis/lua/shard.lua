@@ -30,6 +30,7 @@ local NOW = 0
 --   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7) of the other ready lanes; before the class of one that
 --             has a group 255 and the group (6)
 --   wake      ZSET: id by the time when its position must be computed again
+--   parked    ZSET: ids of unclaimed lanes that are held or paused, by when they are due: all, if `parks` in meta says so
 --   open      ZSET lex: lane, rank, seq of strays: waiting jobs that are not in their lane's list
 --   later     ZSET lex: lane, run_at, seq (exclusive: not due yet)
 --   equal     HASH: lane, digest -> seq (7 bytes) of the open job

@@ -1,8 +1,18 @@
--- Statistics of the shard. Answers {lanes, jobs, running, retries, dead, processed, failed, first due}; nil if
--- the shard has no queue.
+-- Statistics of shards, without the common part: a node asks for those of all its queues. KEYS[1]: the prefix of a shard; ARGV: those of
+-- others on the same server. Answers for each {lanes, jobs, running, retries, dead, processed, failed, first due}, false if it
+-- has no queue; for fewer shards than are asked for, but at least one, if `arrivals` has many entries that mean nothing.
 --
--- Reads meta and the first entries of arrivals, ready and wake; writes nothing.
-if not S then return false end
-local n = call('HMGET', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed')
-for i = 1, 5 do n[i] = tonumber(n[i] or '0') end
-return { n[1], n[2], n[3], call('ZCARD', K.trouble), call('ZCARD', K.dead), n[4], n[5], first_due(P) }
+-- Reads of each shard meta, and what first_due.lua names; writes nothing.
+local function of_shard(prefix)
+  local n = call('HMGET', prefix .. 'meta', 'version', 'lanes', 'jobs', 'running', 'processed', 'failed')
+  if not n[1] then return false end
+  for i = 2, 6 do n[i] = tonumber(n[i] or '0') end
+  return { n[2], n[3], n[4], call('ZCARD', prefix .. 'trouble'), call('ZCARD', prefix .. 'dead'), n[5], n[6], first_due(prefix) }
+end
+
+local answer = { of_shard(KEYS[1]) }
+for i = 1, #ARGV do
+  if arrivals_read > #answer + STALE_MAX then break end
+  answer[i + 1] = of_shard(ARGV[i])
+end
+return answer

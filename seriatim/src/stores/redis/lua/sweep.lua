@@ -1,10 +1,10 @@
 -- Removes expired entries. ARGV: now, then the most to remove of each kind: expired jobs, finished jobs, dead jobs,
 -- idempotency keys. Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is
--- more}.
+-- more, whether `parked` lacks lanes}.
 --
 -- Reads expiring, done, dead and idemold up to now, and the jobs; removes these, from their lanes too. With limits also some
 -- of paced.
-if not S then return { {}, 0, {}, 0, 0 } end
+if not S then return { {}, 0, {}, 0, 0, 0 } end
 NOW = clock(ARGV[1])
 even_when_full()
 local more = 0
@@ -73,4 +73,4 @@ if S.shared then
   many('HDEL', K.paced, gone)
 end
 commit()
-return { expired, #finished, dead, names, more }
+return { expired, #finished, dead, names, more, call('HGET', K.meta, 'parks') == '1' and 0 or 1 }

@@ -10,7 +10,7 @@ if tonumber(call('HGET', K.meta, 'running') or '0') > 0 then return -2 end
 even_when_full()
 local jobs = tonumber(call('HGET', K.meta, 'jobs') or '0') + call('ZCARD', K.dead) + call('ZCARD', K.done)
 for _, name in ipairs({ 'lanes', 'busy', 'keys', 'jobs', 'runs', 'bodies', 'closed', 'progress', 'flags', 'open',
-  'later', 'equal', 'arrivals', 'ready', 'wake', 'trouble', 'failing', 'claims', 'left', 'held', 'holders', 'leases', 'done',
+  'later', 'equal', 'arrivals', 'ready', 'wake', 'parked', 'trouble', 'failing', 'claims', 'left', 'held', 'holders', 'leases', 'done',
   'dead', 'deadkeys', 'expiring', 'aliases', 'idem', 'idemold', 'given_up', 'routes', 'sleepers', 'shares',
   'turns', 'paced' }) do
   call('UNLINK', K[name])

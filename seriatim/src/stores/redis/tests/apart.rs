@@ -216,17 +216,68 @@ async fn a_turn_that_ends_while_it_is_read_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_without_its_payload_is_an_error() {
+async fn a_job_without_its_payload_is_buried_and_holds_up_no_other() {
     for mode in MODES {
         let (prefix, queue) = (new_prefix(), mode("q").retain_completed(Duration::ZERO));
         let store = open(&prefix).await;
         declare(&store, queue.clone()).await;
-        push(&store, vec![long(&queue, "k", &text(1, 5_000))]).await;
-        asked(&prefix, &["DEL", "{q1:0}:bodies"]).await;
-        let error = store.claim(claim_request("q", 1)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(error.to_string().contains("payload"), "{error}");
+        let payloads = [text(1, 5_000), text(2, 5_000), text(3, 5_000)];
+        let jobs = payloads.iter().map(|payload| long(&queue, "k", payload)).collect();
+        let pushed = push(&store, jobs).await;
+        push(&store, vec![long(&queue, "other", &text(4, 10))]).await;
+        let lost = pushed[1].job_id;
+        asked(&prefix, &["HDEL", "{q1:0}:bodies", &lost.seq().to_string()]).await;
+        // A view is the same before and after.
+        assert_eq!(store.job(lost).await.unwrap().unwrap().state, JobState::Queued);
+        let mut ran = Vec::new();
+        while numbers(&store).await.jobs > 0 {
+            let turns = claim(&store, 10).await;
+            ran.extend(texts(&turns));
+            assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+        }
+        ran.sort();
+        let mut wanted = vec![payloads[0].clone(), payloads[2].clone(), text(4, 10)];
+        wanted.sort();
+        assert_eq!(ran, wanted, "{:?}", queue.mode);
+        let dead = store.job(lost).await.unwrap().unwrap();
+        assert_eq!(dead.state, JobState::Dead, "{:?}", queue.mode);
+        assert!(dead.error.unwrap().contains("payload"), "{:?}", queue.mode);
+        let stats = numbers(&store).await;
+        assert_eq!((stats.claimed, stats.dead, stats.processed), (0, 1, 3), "{:?}", queue.mode);
     }
+}
+
+/// Lanes that go on are claimed by a settle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_without_its_payload_is_buried_by_the_settle_that_claims_it() {
+    let (prefix, queue) = (new_prefix(), Queue::fifo("q").retain_completed(Duration::ZERO));
+    let store = open(&prefix).await;
+    declare(&store, queue.clone()).await;
+    let payloads = [text(1, 5_000), text(2, 5_000), text(3, 5_000)];
+    let jobs = payloads.iter().map(|payload| long(&queue, "k", payload)).collect();
+    let pushed = push(&store, jobs).await;
+    let turns = claim(&store, 1).await;
+    asked(&prefix, &["HDEL", "{q1:0}:bodies", &pushed[1].job_id.seq().to_string()]).await;
+    let go_on = vec![GoOn { claim: claim_request("q", 1), places: vec![0] }];
+    let settled = store.settle(Settle { go_on, ..settle_done(&turns) }).await.unwrap();
+    assert!(matches!(settled[0], Settled::Ok { next: None, .. }), "{settled:?}");
+    assert_eq!(store.job(pushed[1].job_id).await.unwrap().unwrap().state, JobState::Dead);
+    assert_eq!(texts(&claim(&store, 1).await), payloads[2..]);
+}
+
+/// A view ends nothing: who holds the turn may have read the payload.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_payload_is_lost_cannot_be_read() {
+    let (prefix, queue) = (new_prefix(), Queue::fifo("q"));
+    let store = open(&prefix).await;
+    declare(&store, queue.clone()).await;
+    push(&store, vec![long(&queue, "k", &text(1, 5_000))]).await;
+    let turns = claim(&store, 1).await;
+    asked(&prefix, &["DEL", "{q1:0}:bodies"]).await;
+    let error = store.turn(turns[0].lane, turns[0].token).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("payload"), "{error}");
+    assert!(done(&store, &turns).await[0].is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

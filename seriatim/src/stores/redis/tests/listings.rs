@@ -49,7 +49,8 @@ fn dead(order: JobOrder, rows_max: usize) -> JobQuery {
     JobQuery { order, rows_max, ..JobQuery::new("q", JobState::Dead) }
 }
 
-async fn all_lanes(store: &Redis, mut query: LaneQuery) -> Vec<LaneView> {
+/// All pages of a listing put together.
+pub(super) async fn all_lanes(store: &Redis, mut query: LaneQuery) -> Vec<LaneView> {
     let mut all = Vec::new();
     loop {
         let page = store.lanes(query.clone()).await.unwrap();

@@ -1,11 +1,13 @@
 //! Random work with long lists and long payloads. When all its jobs have ended, nothing may be left of them: an entry without a
-//! job or a lane would stay for ever.
+//! job or a lane would stay for ever. Meanwhile each lane is listed by due time.
 
 use std::ops::Range;
 
 use fastrand::Rng;
 
+use super::by_due::assert_all_are_listed;
 use super::*;
+use crate::contract::LaneOrder;
 use crate::store::{Due, Fate, Keep};
 use crate::stores::redis::compact::APART_BYTES_MIN;
 use crate::{Groups, Share, Window};
@@ -218,6 +220,23 @@ impl Work {
         while self.store.sweep(Sweep { now: Some(now), rows_max: 1_000 }).await.unwrap().more {}
     }
 
+    /// Pages by due time are all lanes in this order, whatever was done to them.
+    async fn list(&mut self) {
+        let rng = &mut self.rng;
+        let stages = LaneStage::ALL.into_iter().filter(|_| rng.u8(0..4) == 0).collect();
+        let from = (rng.u8(0..3) == 0).then(|| LanePlace::Due(self.now));
+        let query = LaneQuery {
+            now: Some(self.now),
+            order: LaneOrder::Due,
+            stages,
+            from,
+            rows_max: rng.usize(1..200),
+            scan_max: rng.bool().then(|| rng.usize(1..300)),
+            ..LaneQuery::new("q")
+        };
+        assert_all_are_listed(&self.store, query).await;
+    }
+
     /// Ends all that is left, as people would.
     async fn end(&mut self) {
         loop {
@@ -266,6 +285,7 @@ async fn leaves_nothing(queue: Queue) {
         let mut work = Work::of(queue.clone(), seed).await;
         for _ in 0..STEPS {
             work.step().await;
+            work.list().await;
         }
         work.end().await;
         work.assert_nothing_is_left(&format!("seed {seed}, {:?}", queue.mode)).await;
