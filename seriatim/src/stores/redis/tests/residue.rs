@@ -224,7 +224,7 @@ impl Work {
     async fn list(&mut self) {
         let rng = &mut self.rng;
         let stages = LaneStage::ALL.into_iter().filter(|_| rng.u8(0..4) == 0).collect();
-        let from = (rng.u8(0..3) == 0).then(|| LanePlace::Due(self.now));
+        let from = (rng.u8(0..3) == 0).then_some(LanePlace::Due(self.now));
         let query = LaneQuery {
             now: Some(self.now),
             order: LaneOrder::Due,
