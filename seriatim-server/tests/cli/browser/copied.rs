@@ -170,7 +170,8 @@ async fn a_deed_that_asks_first_is_done_by_the_request_and_by_the_command_of_its
         do_by(way, "dead.delete", format!("queue=orders&job={job}")).await;
         assert_eq!(total("dead"), 3 * HOSTILE.len() as u64 - 1 - way as u64);
         let batch = HOSTILE[2 + way];
-        assert!(api.site.run(&["batches", "open", "--", batch, "orders"]).status.success());
+        let open = ["batches", "open", "--key", "callback", "--", batch, "orders"];
+        assert!(api.site.run(&open).status.success());
         do_by(way, "batch.seal", format!("batch={}", encoded(batch))).await;
         let path = format!("/api/v1/batches/{}", encoded(batch).replace('+', "%20"));
         assert!(api.get(&path).done()["ended_at"].is_string());

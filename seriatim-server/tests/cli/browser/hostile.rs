@@ -15,7 +15,12 @@ use crate::site::Site;
 
 /// Words of our own that stand on two lines: names of figures, and buttons.
 const BROKEN: &str = "const words = [...document.querySelectorAll('.figures dt, button, .button')];
-    const isBroken = (word) => word.getClientRects().length && word.scrollHeight - parseFloat(getComputedStyle(word).paddingTop) * 2 > 24;
+    const isBroken = (word) => {
+        const range = document.createRange();
+        range.selectNodeContents(word);
+        const { height } = range.getBoundingClientRect();
+        return height > 24;
+    };
     return words.filter(isBroken).map((word) => word.innerText)";
 /// Where texts lie on one another, as far as they are seen.
 const OVERLAPS: &str = "
@@ -110,7 +115,7 @@ async fn filled(site: &Site) {
     hand.push(job("later").run_in(Duration::from_secs(3_600))).await;
     let large = Job::new(&*name, &"x".repeat(PAYLOAD_BYTES)).unwrap();
     hand.push(large.key("large")).await;
-    hand.push(Job::new(&*name, &1).unwrap().run_in(Duration::from_secs(3_600))).await;
+    hand.push(Job::new(&*name, &1).unwrap().key("short").run_in(Duration::from_secs(3_600))).await;
     let id: Arc<str> = "b".repeat(256).into();
     let open = OpenBatch { now: Some(hand.now), id, callback: job("callback") };
     hand.store.open_batch(open).await.unwrap();
@@ -211,12 +216,25 @@ fn pages(api: &Api) -> Vec<String> {
     all
 }
 
-async fn fits(window: &Window, what: &str) {
-    let wide = window.run("return document.documentElement.scrollWidth - innerWidth").await;
-    assert_eq!(wide, 0, "it is wider than the screen: {what}");
-    assert_eq!(window.run(BROKEN).await, json!([]), "{what}");
-    assert_eq!(window.run(TURNS).await, false, "marks turn its text around: {what}");
-    assert_eq!(window.run(OVERLAPS).await, json!([]), "{what}");
+/// What is wrong with the page that is shown.
+async fn faults(window: &Window, page: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (what, script, right) in [
+        (
+            "wider than the screen",
+            "return document.documentElement.scrollWidth - innerWidth",
+            json!(0),
+        ),
+        ("words on two lines", BROKEN, json!([])),
+        ("marks turn its text around", TURNS, json!(false)),
+        ("texts lie on one another", OVERLAPS, json!([])),
+    ] {
+        let found = window.run(script).await;
+        if found != right {
+            faults.push(format!("{page}: {what}: {found}"));
+        }
+    }
+    faults
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -225,13 +243,14 @@ async fn pictures_of_the_dashboard_of_a_hostile_and_of_an_empty_store_are_not_cu
     let of_empty = ["/", "/queues", "/key?k=k", "/jobs", "/morgue", "/scheduled", "/cron"];
     let more = ["/batches", "/nodes", "/operations", "/audit", "/search?q=k"];
     let of_empty = of_empty.into_iter().chain(more).map(str::to_owned).collect();
+    let mut found = Vec::new();
     for (store, api, pages) in [("hostile", &full, pages(&full)), ("empty", &empty, of_empty)] {
         let window = Window::open(&api.address, 1280, 800).await;
         for width in WIDTHS {
             window.resize(width, 800).await;
             for (i, path) in pages.iter().enumerate() {
                 window.go(path).await;
-                fits(&window, &format!("{store} {width} {path}")).await;
+                found.extend(faults(&window, &format!("{store} {width} {path}")).await);
                 if std::env::var_os(FOLDER).is_some() {
                     // To look at, not to publish.
                     let name = format!("{store}-{i:02}-{width}.png");
@@ -240,9 +259,10 @@ async fn pictures_of_the_dashboard_of_a_hostile_and_of_an_empty_store_are_not_cu
                 }
                 let unfold = "document.querySelectorAll('main details, nav details').forEach((one) => { one.open = true; })";
                 window.run(unfold).await;
-                fits(&window, &format!("{store} {width} {path}, unfolded")).await;
+                found.extend(faults(&window, &format!("{store} {width} {path}, unfolded")).await);
             }
         }
         window.close().await;
     }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
