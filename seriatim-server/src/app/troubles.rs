@@ -6,6 +6,7 @@ use seriatim::Timestamp;
 use seriatim::store::{NodeView, Trouble, TroubleKind};
 
 use super::nodes::is_late;
+use crate::base::text::one_line;
 use crate::base::time::length;
 use crate::protocol::document;
 
@@ -45,7 +46,8 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
         times => format!(", {times} times"),
     };
     let age = length(now.since(trouble.since));
-    format!("{}{what}: {} (for {age}{often})", trouble.about, trouble.text)
+    let (about, text) = (one_line(&trouble.about), one_line(&trouble.text));
+    format!("{about}{what}: {text} (for {age}{often})")
 }
 
 /// The troubles by queue, as JSON documents.

@@ -8,6 +8,7 @@ use seriatim::JobId;
 use super::super::events::story;
 use super::super::{Part, Result, Shared};
 use super::{Frame, Moment, Visit, link, page};
+use crate::base::text::one_line;
 use crate::base::time;
 
 #[derive(Template)]
@@ -44,7 +45,7 @@ impl EventRow {
             event: text("event"),
             attempt: attempt.map(|attempt| attempt.to_string()).unwrap_or_default(),
             node: text("node"),
-            error: text("error"),
+            error: one_line(&text("error")),
         }
     }
 }

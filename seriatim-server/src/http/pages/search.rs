@@ -13,6 +13,7 @@ use crate::app::queues;
 use crate::app::search::{self, Cut, Found};
 use crate::app::search_terms::Terms;
 use crate::app::why::Around;
+use crate::base::text::one_line;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,7 +102,7 @@ pub(super) async fn show(
     let cut = found.cut.iter().map(|cut| CutRow::new(base, text, terms.as_ref(), cut));
     visit.show(&Search {
         frame: &visit.frame,
-        text,
+        text: &one_line(text),
         key_href: link::key(base, text),
         all_href: link::search_all(base, text),
         lanes: found.lanes.iter().filter_map(lane).collect(),

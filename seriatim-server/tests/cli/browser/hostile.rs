@@ -54,8 +54,7 @@ const OVERLAPS: &str = "
         }
     });
     return found.slice(0, 5);";
-const TURNS: &str =
-    "return /[\\u202a-\\u202e\\u2066-\\u2069\\ufeff]/.test(document.body.innerText)";
+const TURNS: &str = "return /[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.innerText)";
 /// Other queues, and the bytes of a payload.
 const QUEUES: usize = 200;
 const PAYLOAD_BYTES: usize = (4 << 20) - 2;
