@@ -29,7 +29,7 @@ pub(crate) const DEAD_MAX: usize = 100;
 /// Waiting lanes read of each queue for bindings to nodes and groups, the earliest due first: unlike jobs by age, they have
 /// an index.
 const WAITING_MAX: usize = 1_000;
-/// Of these, lanes with several jobs whose first one is read too.
+/// Of these, lanes with several jobs whose first one is read too, if the queue lags: a call of the store for each.
 const HEADS_MAX: usize = 20;
 /// Smaller differences of clocks are not reported.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
             troubled.extend(troubled_lanes(store, queue).await?);
         }
         if queue.jobs > 0 {
-            bound.push((queue.queue.clone(), bound_jobs(store, &queue.queue).await?));
+            bound.push((queue.queue.clone(), bound_jobs(store, queue).await?));
         }
         if queue.dead > 0 {
             let (order, rows_max) = (JobOrder::UpdatedAt, DEAD_MAX);
@@ -158,19 +158,21 @@ async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> seriatim::Resu
     Ok(lanes.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }).collect())
 }
 
-async fn bound_jobs(store: &dyn Store, queue: &Arc<str>) -> seriatim::Result<Vec<Bound>> {
+async fn bound_jobs(store: &dyn Store, stats: &QueueStats) -> seriatim::Result<Vec<Bound>> {
+    let queue = &stats.queue;
     let query = LaneQuery {
         stages: LaneStage::WAITING.to_vec(),
         order: LaneOrder::Due,
         rows_max: WAITING_MAX,
         ..LaneQuery::new(queue.clone())
     };
-    let (mut bound, mut heads) = (Vec::new(), 0);
+    let mut bound = Vec::new();
+    let mut heads_left = if stats.lag >= LAG_MAX { HEADS_MAX } else { 0 };
     for LaneView { key, only, .. } in store.lanes(query).await?.rows {
         let first = match (only, &key) {
             (Some(job), _) => Some((job.id, job.options)),
-            (None, Some(key)) if heads < HEADS_MAX => {
-                heads += 1;
+            (None, Some(key)) if heads_left > 0 => {
+                heads_left -= 1;
                 head(store, queue, key).await?.map(|job| (job.id, job.options))
             }
             (None, _) => None,

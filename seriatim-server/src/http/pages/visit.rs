@@ -152,7 +152,7 @@ impl Visit {
         }
     }
 
-    /// Where it is told what people did to a key, job or queue, if the visitor may see that.
+    /// The page of what people did to a key, job or queue, if the visitor may see it.
     pub(super) fn audit(&self, of: &str) -> Option<String> {
         let path = format!("{}/audit", self.frame.base);
         (!self.scope.is_limited()).then(|| link::with(&path, &[("of", of)]))

@@ -215,7 +215,7 @@ fn d10_a_claim_waits_until_there_is_work() {
 }
 
 #[test]
-fn a_claim_that_waits_comes_back_when_somebody_stops_its_worker() {
+fn a_claim_that_waits_returns_when_an_operator_stops_its_worker() {
     let api = Api::start(CONFIG);
     let claim = |wait_ms: u64| {
         let body =

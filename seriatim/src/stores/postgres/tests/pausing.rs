@@ -39,7 +39,7 @@ async fn paused_during(
 }
 
 /// Ends these turns. The tokens of those lanes that go on.
-pub(super) async fn go_on(store: &Postgres, turns: &[Turn]) -> Vec<Token> {
+async fn go_on(store: &Postgres, turns: &[Turn]) -> Vec<Token> {
     let places = (0..turns.len()).collect();
     let go_on = vec![GoOn { claim: claiming("q", turns.len()), places }];
     let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
@@ -49,6 +49,22 @@ pub(super) async fn go_on(store: &Postgres, turns: &[Turn]) -> Vec<Token> {
         other => panic!("{other:?}"),
     });
     next.map(|turn| turn.token).collect()
+}
+
+/// A settle of the first of two jobs of a key in `q`, which waits for the end of the session's transaction.
+pub(super) async fn waiting_settle(
+    store: &Arc<Postgres>,
+    schema: &str,
+) -> (tokio::task::JoinHandle<Vec<Token>>, tokio_postgres::Client) {
+    push(store, vec![job("a", 1), job("a", 2)]).await;
+    let turns = claim(store, "q", 1).await.turns;
+    let holder = session().await;
+    let lock = in_schema("BEGIN; SELECT FROM seriatim.lane FOR UPDATE", schema);
+    holder.batch_execute(&lock).await.unwrap();
+    let settler = store.clone();
+    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
+    until_waiting(&session().await, schema, 1).await;
+    (settle, holder)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,16 +93,9 @@ async fn when_a_pause_returns_a_lane_that_was_going_on_has_begun_its_turn() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_that_was_under_way_claims_nothing_after_a_pause_has_returned() {
     let schema = new_schema();
-    let (store, watcher) = (open(&schema).await, session().await);
+    let store = open(&schema).await;
     declare(&store, Queue::fifo("q")).await;
-    push(&store, vec![job("a", 1), job("a", 2)]).await;
-    let turns = claim(&store, "q", 1).await.turns;
-    let holder = session().await;
-    let lock = in_schema("BEGIN; SELECT FROM seriatim.lane FOR UPDATE", &schema);
-    holder.batch_execute(&lock).await.unwrap();
-    let settler = store.clone();
-    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
-    until_waiting(&watcher, &schema, 1).await;
+    let (settle, holder) = waiting_settle(&store, &schema).await;
     let pause = store.pause_queue("q".into(), true);
     timeout(SOON, pause).await.expect("it waits for no lane").unwrap();
     holder.batch_execute("COMMIT").await.unwrap();

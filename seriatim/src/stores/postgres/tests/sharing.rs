@@ -2,7 +2,7 @@
 
 use tokio::time::timeout;
 
-use super::pausing::go_on;
+use super::pausing::waiting_settle;
 use super::*;
 use crate::contract::{DeleteQueue, Transaction};
 use crate::model::rate::Rate;
@@ -169,16 +169,9 @@ async fn a_queue_gets_a_limit_beside_an_open_transaction_that_pushed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_that_was_under_way_claims_nothing_after_its_queue_got_a_limit() {
     let schema = new_schema();
-    let (store, watcher) = (open(&schema).await, session().await);
+    let store = open(&schema).await;
     declare(&store, Queue::fifo("q")).await;
-    push(&store, vec![job("a", 1), job("a", 2)]).await;
-    let turns = claim(&store, "q", 1).await.turns;
-    let holder = session().await;
-    let lock = in_schema("BEGIN; SELECT FROM seriatim.lane FOR UPDATE", &schema);
-    holder.batch_execute(&lock).await.unwrap();
-    let settler = store.clone();
-    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
-    until_waiting(&watcher, &schema, 1).await;
+    let (settle, holder) = waiting_settle(&store, &schema).await;
     let limit = declare(&store, Queue::fifo("q").rate(Rate::per_second(1)));
     timeout(SOON, limit).await.expect("it waits for no lane");
     holder.batch_execute("COMMIT").await.unwrap();

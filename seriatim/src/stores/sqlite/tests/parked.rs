@@ -1,8 +1,7 @@
 //! What keys that wait for a limit of their group cost the others.
 
-use super::super::connect_writer;
-use super::super::migrate::migrate;
 use super::super::tx::{Definitions, STEPS, Tx};
+use super::reading::in_memory;
 use super::*;
 use crate::contract::{Heartbeat, Settle};
 use crate::model::Settlement;
@@ -14,9 +13,7 @@ const LANES: usize = 100;
 
 /// Steps in which the others are claimed and settled beside so many keys of each of these groups, whose limits are reached.
 fn steps_beside(parked: usize, groups: usize) -> u64 {
-    let connection = connect_writer(":memory:".as_ref(), true).unwrap();
-    migrate(&connection).unwrap();
-    connection.execute_batch("BEGIN").unwrap();
+    let connection = in_memory();
     let mut definitions = Definitions::default();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     let names: Vec<String> = (0..groups).map(|group| format!("group {group}")).collect();

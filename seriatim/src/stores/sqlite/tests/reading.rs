@@ -153,11 +153,17 @@ fn deepen(c: &Connection, mode: Mode, times: u32) {
     c.execute_batch(&figures).unwrap();
 }
 
-/// The steps of each call, among `depth` jobs.
-fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
+/// A store of its own, within a transaction.
+pub(super) fn in_memory() -> Connection {
     let connection = connect_writer(":memory:".as_ref(), true).unwrap();
     migrate(&connection).unwrap();
     connection.execute_batch("BEGIN").unwrap();
+    connection
+}
+
+/// The steps of each call, among `depth` jobs.
+fn calls(mode: Mode, depth: u32) -> Vec<(&'static str, u64)> {
+    let connection = in_memory();
     let mut definitions = Definitions::default();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     let now = Timestamp::of_this_machine();
@@ -286,9 +292,7 @@ fn what_waits_beside_or_behind_is_not_read() {
 
 /// The steps of the figures of this many queues.
 fn steps_of_figures(queues: u32) -> u64 {
-    let connection = connect_writer(":memory:".as_ref(), true).unwrap();
-    migrate(&connection).unwrap();
-    connection.execute_batch("BEGIN").unwrap();
+    let connection = in_memory();
     let mut definitions = Definitions::default();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     tx.at(Some(Timestamp::of_this_machine()));
@@ -316,9 +320,7 @@ fn jobs_of_a_small_queue_are_listed_without_reading_what_waits_in_others() {
 
 /// The steps of listing the few jobs of a queue of each mode, behind `depth` lanes and as many jobs of another one.
 fn steps_of_small_queues(depth: u32) -> [(Mode, u64); 3] {
-    let connection = connect_writer(":memory:".as_ref(), true).unwrap();
-    migrate(&connection).unwrap();
-    connection.execute_batch("BEGIN").unwrap();
+    let connection = in_memory();
     let mut definitions = Definitions::default();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     tx.at(Some(Timestamp::of_this_machine()));
