@@ -303,7 +303,7 @@ impl Tx<'_> {
             }
             // A failed job may be behind the slot, only in `exclusive`.
             LaneSelection::Failed => (
-                "q = ?1 AND (retry >= 0 OR (n > 0 AND EXISTS (SELECT 1 FROM item WHERE lane = lane.id AND gen >= lane.open AND retry >= 0))) AND ?2 = ?2",
+                "q = ?1 AND (retry >= 0 OR (n > 0 AND EXISTS (SELECT 1 FROM item INDEXED BY item_order WHERE lane = lane.id AND gen >= lane.open AND retry >= 0))) AND ?2 = ?2",
                 Value::Integer(0),
             ),
         };
@@ -351,7 +351,7 @@ impl Tx<'_> {
         if work.row.open_slot().is_some() && work.row.head.retry >= 0 {
             return Ok(true);
         }
-        let sql = "SELECT 1 FROM item WHERE lane = ?1 AND gen >= ?2 AND retry >= 0 LIMIT 1";
+        let sql = "SELECT 1 FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2 AND retry >= 0 LIMIT 1";
         let place = params![work.row.head.id, work.row.head.open];
         Ok(work.row.head.items > 0 && self.first(sql, place, |_| Ok(()))?.is_some())
     }
@@ -380,7 +380,7 @@ impl Tx<'_> {
 
     fn run_items_now(&mut self, work: &mut Work, most: usize) -> Result<usize> {
         let sql = format!(
-            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
+            "SELECT {JOB_COLUMNS} FROM item INDEXED BY item_order WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
         );
         let later = params![work.row.head.id, LATER, most as i64];
         let items = self.rows(&sql, later, |row| Job::read(row, 0))?;

@@ -522,8 +522,9 @@ impl Tx<'_> {
             false => WAITING_COLUMNS,
         };
         let order = if light { "ORDER BY score, seq" } else { "" };
-        let sql =
-            format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
+        let sql = format!(
+            "SELECT {columns} FROM item INDEXED BY item_order WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3"
+        );
         // One more than a turn can take shows whether some are left.
         let place = params![lane.id, lane.open, TURN_JOBS_MAX as i64 + 1];
         self.rows(&sql, place, |row| OpenJob::read(row, 0))
@@ -546,7 +547,7 @@ impl Tx<'_> {
             return Ok(Chosen::slot(slot, Close::Slot));
         }
         let sql = format!(
-            "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item
+            "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item INDEXED BY item_order
              WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
         );
         let place = params![lane.id, lane.open, most - 1, self.now];

@@ -165,7 +165,9 @@ impl Done {
                 return Ok(false);
             };
             tx.delta(lane.queue).retrying -= retried;
-            jobs = slot + tx.execute("DELETE FROM item WHERE lane = ?1", [id])? as i64;
+            jobs = slot
+                + tx.execute("DELETE FROM item INDEXED BY item_order WHERE lane = ?1", [id])?
+                    as i64;
         }
         let delta = tx.delta(lane.queue);
         (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);

@@ -222,8 +222,9 @@ fn in_state(filter: JobFilter, accumulates: bool) -> (String, String) {
 /// `item`, besides that they run; a light claim has those in `accumulate` only.
 fn of_held_lanes(place: &str, accumulates: bool, slot: &str, own: &str) -> String {
     let held = "l.id IN (SELECT id FROM held WHERE q = ?1)";
-    let item =
-        format!("SELECT i.seq, i.created, {place} FROM lane l CROSS JOIN item i ON i.lane = l.id");
+    let item = format!(
+        "SELECT i.seq, i.created, {place} FROM lane l CROSS JOIN item i INDEXED BY item_order ON i.lane = l.id"
+    );
     format!(
         "SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l WHERE {held} AND l.seq IS NOT NULL AND {slot}
          UNION ALL {item} AND i.gen < l.open WHERE {held} AND l.st = 2 AND {own}
@@ -236,7 +237,7 @@ fn of_small_queue(slot: &str, item: &str) -> String {
     let held = format!("l.id IN ({LANES_OF_QUEUE})");
     format!(
         "SELECT l.seq AS seq, l.created AS created, NULL AS key FROM lane l WHERE {held} AND l.seq IS NOT NULL AND {slot}
-         UNION ALL SELECT i.seq, i.created, NULL FROM lane l CROSS JOIN item i ON i.lane = l.id WHERE {held} AND {item}"
+         UNION ALL SELECT i.seq, i.created, NULL FROM lane l CROSS JOIN item i INDEXED BY item_order ON i.lane = l.id WHERE {held} AND {item}"
     )
 }
 

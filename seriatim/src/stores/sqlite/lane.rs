@@ -300,7 +300,7 @@ impl Tx<'_> {
     /// Moves the first item into the free slot.
     fn take_first(&mut self, work: &mut Work) -> Result<()> {
         let sql = format!(
-            "DELETE FROM item WHERE seq = (SELECT seq FROM item WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT 1)
+            "DELETE FROM item WHERE seq = (SELECT seq FROM item INDEXED BY item_order WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT 1)
              RETURNING {JOB_COLUMNS}"
         );
         let place = params![work.row.head.id, work.row.head.open];
@@ -313,7 +313,7 @@ impl Tx<'_> {
 
     pub(super) fn first_item(&self, work: &Work, generation: i64) -> Result<Option<Job>> {
         let sql = format!(
-            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT 1"
+            "SELECT {JOB_COLUMNS} FROM item INDEXED BY item_order WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT 1"
         );
         self.first(&sql, params![work.row.head.id, generation], |row| Job::read(row, 0))
     }
@@ -403,7 +403,7 @@ impl Tx<'_> {
             return Ok(None);
         }
         let sql = format!(
-            "DELETE FROM item WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING {JOB_COLUMNS}"
+            "DELETE FROM item INDEXED BY item_order WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING {JOB_COLUMNS}"
         );
         let place = params![work.row.head.id, work.row.head.open, digest];
         let taken = self.first(&sql, place, |row| Job::read(row, 0))?;
@@ -428,7 +428,7 @@ impl Tx<'_> {
     /// All open items in order.
     pub(super) fn open_items(&self, work: &Work) -> Result<Vec<Job>> {
         let sql = format!(
-            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen >= ?2 ORDER BY gen, ord"
+            "SELECT {JOB_COLUMNS} FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2 ORDER BY gen, ord"
         );
         self.rows(&sql, params![work.row.head.id, work.row.head.open], |row| Job::read(row, 0))
     }
@@ -441,7 +441,7 @@ impl Tx<'_> {
         }
         if work.row.head.items > 0 {
             let items = self.open_items(work)?;
-            let sql = "DELETE FROM item WHERE lane = ?1 AND gen >= ?2";
+            let sql = "DELETE FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2";
             self.execute(sql, params![work.row.head.id, work.row.head.open])?;
             work.row.head.items -= items.len() as i64;
             jobs.extend(items);
@@ -465,7 +465,7 @@ impl Tx<'_> {
             return Ok(jobs);
         }
         let sql = format!(
-            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen >= ?2 AND (?3 = 0 OR retry >= 0) ORDER BY gen, ord LIMIT ?4"
+            "SELECT {JOB_COLUMNS} FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2 AND (?3 = 0 OR retry >= 0) ORDER BY gen, ord LIMIT ?4"
         );
         let head = &work.row.head;
         let values =
@@ -485,7 +485,7 @@ impl Tx<'_> {
         if work.row.head.items == 0 {
             return Ok(slot);
         }
-        let sql = "SELECT min(jprio) FROM item WHERE lane = ?1 AND gen >= ?2";
+        let sql = "SELECT min(jprio) FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2";
         let place = params![work.row.head.id, work.row.head.open];
         let items: Option<i64> = self.first(sql, place, |row| row.get(0))?.flatten();
         Ok(slot.into_iter().chain(items).min())

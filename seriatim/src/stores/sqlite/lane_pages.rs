@@ -178,7 +178,7 @@ impl Tx<'_> {
         if let Some(job) = &work.row.slot {
             return Ok(Some(view(job)));
         }
-        let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1");
+        let sql = format!("SELECT {JOB_COLUMNS} FROM item INDEXED BY item_order WHERE lane = ?1");
         self.first(&sql, [work.row.head.id], |row| Ok(view(&Job::read(row, 0)?)))
     }
 }

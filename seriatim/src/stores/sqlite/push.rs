@@ -386,10 +386,10 @@ impl Tx<'_> {
         }
         let sql = match merge {
             Merge::Max => {
-                "UPDATE item SET score = max(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
+                "UPDATE item INDEXED BY item_order SET score = max(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
             }
             _ => {
-                "UPDATE item SET score = min(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
+                "UPDATE item INDEXED BY item_order SET score = min(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
             }
         };
         let values = params![work.row.head.id, work.row.head.open, digest, job.score, job.prio];

@@ -22,12 +22,12 @@ const LANES: [&str; 4] =
 /// The jobs of the lanes in a JSON array.
 const JOBS_OF: &str =
     "SELECT seq FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND seq IS NOT NULL
-     UNION ALL SELECT seq FROM item WHERE lane IN (SELECT value FROM json_each(?1))";
+     UNION ALL SELECT seq FROM item INDEXED BY item_order WHERE lane IN (SELECT value FROM json_each(?1))";
 
 /// The batch of each of them that has one.
 const BATCHES_OF: &str =
     "SELECT opts ->> '$.batch' FROM lane WHERE id IN (SELECT value FROM json_each(?1)) AND flags & 128 AND opts ->> '$.batch' IS NOT NULL
-     UNION ALL SELECT opts ->> '$.batch' FROM item WHERE lane IN (SELECT value FROM json_each(?1)) AND opts ->> '$.batch' IS NOT NULL";
+     UNION ALL SELECT opts ->> '$.batch' FROM item INDEXED BY item_order WHERE lane IN (SELECT value FROM json_each(?1)) AND opts ->> '$.batch' IS NOT NULL";
 
 #[async_trait]
 impl Queues for Sqlite {
@@ -201,7 +201,10 @@ impl Tx<'_> {
         self.execute(&format!("DELETE FROM alias WHERE target IN ({JOBS_OF})"), [&ids])?;
         self.execute(&format!("DELETE FROM body WHERE seq IN ({JOBS_OF})"), [&ids])?;
         let of_lanes = "IN (SELECT value FROM json_each(?1))";
-        self.execute(&format!("DELETE FROM item WHERE lane {of_lanes}"), [&ids])?;
+        self.execute(
+            &format!("DELETE FROM item INDEXED BY item_order WHERE lane {of_lanes}"),
+            [&ids],
+        )?;
         let sql = format!(
             "DELETE FROM ready WHERE (q, class, prio, due, id) IN
                (SELECT q, class, prio, due, id FROM lane WHERE id {of_lanes})"

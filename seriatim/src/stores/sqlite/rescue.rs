@@ -170,7 +170,9 @@ impl Tx<'_> {
     pub(super) fn closed_jobs(&self, work: &Work) -> Result<Vec<Job>> {
         let mut jobs: Vec<Job> = work.row.closed_slot().cloned().into_iter().collect();
         if work.row.head.items > 0 {
-            let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen < ?2");
+            let sql = format!(
+                "SELECT {JOB_COLUMNS} FROM item INDEXED BY item_order WHERE lane = ?1 AND gen < ?2"
+            );
             let place = params![work.row.head.id, work.row.head.open];
             jobs.extend(self.rows(&sql, place, |row| Job::read(row, 0))?);
         }

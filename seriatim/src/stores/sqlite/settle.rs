@@ -154,7 +154,7 @@ impl Tx<'_> {
         }
         if work.row.head.flags & flag::CLOSED_ITEMS != 0 {
             work.row.head.flags &= !flag::CLOSED_ITEMS;
-            let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
+            let sql = "DELETE FROM item INDEXED BY item_order WHERE lane = ?1 AND gen < ?2";
             let items = self.execute(sql, params![work.row.head.id, work.row.head.open])? as i64;
             work.row.head.items -= items;
             gone += items;
@@ -174,7 +174,7 @@ impl Tx<'_> {
         }
         if work.row.head.flags & flag::CLOSED_ITEMS != 0 {
             work.row.head.flags &= !flag::CLOSED_ITEMS;
-            let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
+            let sql = "DELETE FROM item INDEXED BY item_order WHERE lane = ?1 AND gen < ?2";
             let gone = self.execute(sql, params![work.row.head.id, work.row.head.open])?;
             work.row.head.items -= gone as i64;
         }

@@ -93,7 +93,7 @@ impl Tx<'_> {
             },
         };
         let sql = "SELECT sum(coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)))
-                   FROM item WHERE lane = ?1 AND gen >= ?2";
+                   FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2";
         let place = params![work.row.head.id, work.row.head.open];
         let of_items: Option<i64> = self.first(sql, place, |row| row.get(0))?.flatten();
         Ok((of_slot + of_items.unwrap_or_default()) as u64)
