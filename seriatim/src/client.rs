@@ -1,26 +1,22 @@
 //! Pushes jobs, and waits for their ends. Single pushes of concurrent callers go to the store as one batch.
 
+mod line;
 mod waiting;
 
-use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::OnceCell;
 
+use self::line::Line;
 use crate::contract::batches::of_callback;
 use crate::contract::{
     BatchView, Declaration, OpenBatch, Push, Pushed, SealBatch, SharedStore, Transaction,
     declare_each,
 };
 use crate::handler::codec::Codec;
-use crate::lock::lock;
 use crate::model::{Error, ErrorKind, Job, Queue, Result};
 use crate::observe::{self, Observer};
-
-const GROUP_JOBS_MAX: usize = 1_000;
-/// Most payload bytes in a group; a single job may be larger.
-const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// Pushes jobs. Cheap to clone; clones group their pushes together.
 #[derive(Clone)]
@@ -34,7 +30,7 @@ struct Shared {
     around: Around,
     /// Set once the store has the queues of `around`.
     declared: OnceCell<()>,
-    line: Mutex<Line>,
+    line: Line,
 }
 
 type Middleware = dyn Fn(&mut Job) -> Result<()> + Send + Sync;
@@ -67,19 +63,6 @@ struct Around {
     codec: Option<Arc<dyn Codec>>,
     /// The queues that the client knows.
     queues: Arc<[Queue]>,
-}
-
-/// Callers that wait behind the push under way.
-#[derive(Default)]
-struct Line {
-    /// Whether a caller is pushing now; it looks at `waiting` afterwards.
-    led: bool,
-    waiting: VecDeque<Waiting>,
-}
-
-struct Waiting {
-    job: Job,
-    answer: oneshot::Sender<Result<Pushed>>,
 }
 
 impl Client {
@@ -180,7 +163,7 @@ impl Client {
     }
 
     fn build(store: SharedStore, observer: Option<Arc<dyn Observer>>, around: Around) -> Self {
-        let (declared, line) = (OnceCell::new(), Mutex::default());
+        let (declared, line) = (OnceCell::new(), Line::default());
         Self { shared: Arc::new(Shared { store, observer, around, declared, line }) }
     }
 
@@ -203,12 +186,7 @@ impl Client {
     async fn push_passed(&self, job: Job) -> Result<Pushed> {
         job.validate()?;
         self.shared.declare().await?;
-        let Some(turn) = self.lead() else {
-            return self.follow(job).await;
-        };
-        let pushed = self.shared.push_alone(job).await;
-        drop(turn);
-        pushed
+        self.shared.push_in_line(job).await
     }
 
     /// Pushes a batch of at most 10,000 jobs, all or none. Returns one answer for each job, in order.
@@ -262,30 +240,6 @@ impl Client {
     pub async fn batch(&self, id: impl Into<Arc<str>>) -> Result<Option<BatchView>> {
         self.shared.store.batch(id.into()).await
     }
-
-    fn lead(&self) -> Option<Leading> {
-        let mut line = lock(&self.shared.line);
-        if line.led {
-            return None;
-        }
-        line.led = true;
-        Some(Leading(self.shared.clone()))
-    }
-
-    async fn follow(&self, job: Job) -> Result<Pushed> {
-        let (answer, answered) = oneshot::channel();
-        let led = {
-            let mut line = lock(&self.shared.line);
-            line.waiting.push_back(Waiting { job, answer });
-            std::mem::replace(&mut line.led, true)
-        };
-        if !led {
-            // The leader left between the two checks.
-            drop(Leading(self.shared.clone()));
-        }
-        let gone = |_| Error::new(ErrorKind::Unavailable, "the runtime of this client has ended");
-        answered.await.map_err(gone)?
-    }
 }
 
 impl Around {
@@ -298,31 +252,6 @@ impl Around {
         }
         let known = self.queues.iter().find(|queue| queue.name == job.queue);
         known.map_or(Ok(()), |queue| queue.check_key(job.key.is_some()))
-    }
-}
-
-/// Leadership of the line. Its drop, also by cancellation, spawns a task that pushes the callers still waiting.
-struct Leading(Arc<Shared>);
-
-impl Drop for Leading {
-    fn drop(&mut self) {
-        let mut line = lock(&self.0.line);
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if !line.waiting.is_empty() => {
-                runtime.spawn(push_groups(self.0.clone()));
-            }
-            _ => {
-                // Without a runtime nothing can push: closed channels tell the waiting callers.
-                line.waiting.clear();
-                line.led = false;
-            }
-        }
-    }
-}
-
-async fn push_groups(shared: Arc<Shared>) {
-    while let Some(group) = shared.next_group() {
-        shared.push_group(group).await;
     }
 }
 
@@ -351,48 +280,6 @@ impl Shared {
             stuck.map_or(Ok(()), |stuck| Err(stuck.error))
         };
         self.declared.get_or_try_init(declare).await.map(drop)
-    }
-
-    /// The next group. `None` ends the leadership: no caller waits.
-    fn next_group(&self) -> Option<Vec<Waiting>> {
-        let mut line = lock(&self.line);
-        let mut bytes = 0;
-        let fits = line.waiting.iter().take(GROUP_JOBS_MAX).take_while(|waiting| {
-            bytes += waiting.job.payload.as_bytes().len();
-            bytes <= GROUP_BYTES_MAX
-        });
-        let count = fits.count().max(1).min(line.waiting.len());
-        if count == 0 {
-            line.led = false;
-            return None;
-        }
-        Some(line.waiting.drain(..count).collect())
-    }
-
-    async fn push_group(self: &Arc<Self>, group: Vec<Waiting>) {
-        let (jobs, answers): (Vec<Job>, Vec<_>) =
-            group.into_iter().map(|waiting| (waiting.job, waiting.answer)).unzip();
-        let copies = jobs.clone();
-        match self.push(jobs).await {
-            Ok(pushed) => {
-                for (answer, pushed) in answers.into_iter().zip(pushed) {
-                    let _ = answer.send(Ok(pushed));
-                }
-            }
-            // The batch may be stored although its answer was lost, so another push could duplicate it. Each caller
-            // decides for its own job.
-            Err(error) if error.is_transient() => {
-                for answer in answers {
-                    let _ = answer.send(Err(same(&error)));
-                }
-            }
-            // One invalid job refuses the whole batch: each caller gets the error of its own job.
-            Err(_) => {
-                for (job, answer) in copies.into_iter().zip(answers) {
-                    let _ = answer.send(self.push_alone(job).await);
-                }
-            }
-        }
     }
 
     async fn push_alone(self: &Arc<Self>, job: Job) -> Result<Pushed> {
@@ -427,9 +314,4 @@ fn of_single(error: Error) -> Error {
     let field = field.trim_start_matches('.').to_owned();
     let bare = Error::new(error.kind(), error.message().to_owned());
     if field.is_empty() { bare } else { bare.in_field(field) }
-}
-
-/// A copy of the error for another caller. Causes cannot be cloned, so the text includes them.
-fn same(error: &Error) -> Error {
-    Error::new(error.kind(), error.to_string())
 }

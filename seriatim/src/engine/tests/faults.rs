@@ -1,6 +1,7 @@
 //! A store that fails, and lost answers.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
@@ -278,4 +279,67 @@ async fn a_caller_that_gives_up_leaves_nobody_behind() {
     assert!(client.push(Job::new("mail", &3).unwrap()).await.is_ok());
     let id = client.push(Job::new("mail", &4).unwrap()).await.unwrap().job_id;
     assert_eq!(rig.job(id).await.unwrap().unwrap().state, JobState::Queued);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_panics_around_the_jobs_of_several_callers_holds_up_nobody_later() {
+    let rig = Rig::new();
+    let is_first_group = Arc::new(AtomicBool::new(true));
+    let client = Client::new(rig.shared()).around(move |jobs, next| {
+        let panics = jobs.len() > 1 && is_first_group.swap(false, Ordering::SeqCst);
+        Box::pin(async move {
+            assert!(!panics, "what is around the push panics");
+            next.run(jobs).await
+        })
+    });
+    let pushes: Vec<_> = (0..5)
+        .map(|i| {
+            let client = client.clone();
+            tokio::spawn(async move { client.push(Job::new("mail", &i).unwrap()).await })
+        })
+        .collect();
+    let mut failed = 0;
+    for push in pushes {
+        failed +=
+            usize::from(push.await.unwrap().is_err_and(|e| e.kind() == ErrorKind::Unavailable));
+    }
+    assert_eq!(failed, 4, "those that were pushed together");
+    assert!(client.push(Job::new("mail", &5).unwrap()).await.is_ok());
+}
+
+/// A runtime of one thread runs only while that thread waits for something.
+#[test]
+fn a_caller_does_not_wait_for_the_runtime_of_the_one_that_pushed_before_it() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, is_first) = (Arc::new(tokio::sync::Notify::new()), AtomicBool::new(true));
+    let ended = end.clone();
+    let client = Client::new(Arc::new(crate::stores::Memory::new())).around(move |jobs, next| {
+        let begin = is_first.swap(false, Ordering::SeqCst).then(|| begin.clone());
+        let ended = ended.clone();
+        Box::pin(async move {
+            if let Some(begin) = begin {
+                begin.send(()).unwrap();
+                ended.notified().await;
+            }
+            next.run(jobs).await
+        })
+    });
+    let push = |number: u32| {
+        let client = client.clone();
+        async move { client.push(Job::new("mail", &number).unwrap()).await }
+    };
+    let (first, mut second) = (push(1), Box::pin(push(2)));
+    let first = std::thread::spawn(move || {
+        let runtime = runtime();
+        runtime.block_on(first).unwrap();
+        runtime
+    });
+    begun.recv().unwrap();
+    let here = runtime();
+    here.block_on(async { assert!(futures_util::poll!(&mut second).is_pending()) });
+    end.notify_one();
+    let _idle = first.join().unwrap();
+    let answer = here.block_on(async { tokio::time::timeout(secs(20), second).await });
+    answer.expect("it need not wait").unwrap();
 }
