@@ -337,7 +337,7 @@ pub struct Swept {
 pub struct Lead {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
-    /// The task to lead: `maintenance`, `cron`, …
+    /// The task to lead: `maintenance`, …
     pub role: Arc<str>,
     /// The node that asks.
     pub node: NodeId,

@@ -308,8 +308,9 @@ impl EngineBuilder {
     /// reported.
     ///
     /// Runs at least once, even if the process dies meanwhile: each call is a job of the queue `seriatim.exhausted`,
-    /// which this engine also handles. If the hook fails, it is retried like any handler. You can use a worker of that
-    /// queue instead: its payloads are [`Exhausted`].
+    /// which this engine also handles. If the hook fails, it is retried like any handler, unless the job was requeued
+    /// meanwhile: then the call ends. A turn is settled once the store has taken the calls about it. You can use a
+    /// worker of that queue instead: its payloads are [`Exhausted`].
     pub fn on_retries_exhausted<F, Fut>(self, hook: F) -> Self
     where
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,

@@ -104,6 +104,7 @@ impl Engine {
             biased;
             // A store that hangs must not keep the process from ending.
             () = &mut stop => return Ok(core.counters.summary(0)),
+            () = core.stop_requested.notified() => return Ok(core.counters.summary(0)),
             upkeep = start(&core) => upkeep.inspect_err(fatal)?,
         };
         let mut periodic = JoinSet::new();
@@ -276,7 +277,7 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     if timeout_at(end, join_all(slots)).await.is_ok() {
         return;
     }
-    let calls = core.running.stop(Stop::Stopping, |_| true);
+    let calls = core.running.close(Stop::Stopping);
     tracing::warn!(calls, "these calls did not finish in time: they are asked to stop");
     let patience = settings.cancel_grace + Duration::from_millis(500);
     if timeout(patience, join_all(slots)).await.is_err() {

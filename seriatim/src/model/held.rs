@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::job::{Job, JobOptions};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "cron", feature = "sqlite"))]
 use crate::model::payload::Payload;
 
 /// What is pushed besides the payload. Due when it is pushed.
@@ -29,7 +29,7 @@ impl HeldJob {
         }
     }
 
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "cron", feature = "sqlite"))]
     pub(crate) fn with(&self, payload: Vec<u8>) -> Job {
         let mut job = Job::with_payload(self.queue.as_str(), Payload::from_bytes(payload));
         job.key.clone_from(&self.key);

@@ -340,8 +340,12 @@ pub fn plan(
         Some(_) => planner.outcome(&verdict.outcome),
         None => (Fate::Done, Keep::fresh()),
     };
-    if let Some((_, why)) = verdict.undecodable.first() {
+    if let Some((buried, why)) = verdict.undecodable.first() {
         keep.counted |= rest == Fate::Done;
+        if verdict.outcome == Outcome::Release {
+            // The job that goes back as it was must not get the error of another.
+            keep.job = keep.job.map(|_| *buried);
+        }
         // A settlement has one error, for the buried job and for the outcome of the others.
         let own = keep.error.filter(|_| head.is_some() && verdict.outcome.error().is_some());
         let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));

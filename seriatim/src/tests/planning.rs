@@ -160,6 +160,16 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
     ]
 }
 
+#[test]
+fn a_job_that_goes_back_as_it_was_does_not_get_the_error_of_one_that_cannot_be_read() {
+    let (queue, turn) = (Queue::fifo("q"), turn(2));
+    let undecodable = vec![(turn.jobs[0].id, "no JSON".into())];
+    let settlement = settle(&turn, &queue, Verdict { undecodable, ..Outcome::Release.into() });
+    assert_eq!(fates(&turn, &settlement), [Fate::Bury, Fate::Keep]);
+    assert_eq!(settlement.keep.job, Some(turn.jobs[0].id));
+    assert_eq!(settlement.keep.error.as_deref(), Some("no JSON"));
+}
+
 proptest! {
     #[test]
     fn every_job_has_one_fate_and_nothing_is_lost(

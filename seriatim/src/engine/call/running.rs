@@ -25,6 +25,8 @@ pub(in crate::engine) struct Running {
 struct Calls {
     by_number: BTreeMap<u64, (Arc<Call>, Instant)>,
     last: u64,
+    /// Why calls that are listed from now on must stop.
+    closed: Option<Stop>,
 }
 
 /// Removes the call from the list on drop.
@@ -42,6 +44,9 @@ impl Running {
         calls.last += 1;
         let number = calls.last;
         calls.by_number.insert(number, (call.clone(), Instant::now()));
+        if let Some(reason) = calls.closed {
+            call.control.stop(reason);
+        }
         Listed { running: self, number }
     }
 
@@ -57,6 +62,13 @@ impl Running {
     pub(in crate::engine) fn all(&self) -> Vec<(Arc<Call>, Duration)> {
         let calls = lock(&self.calls);
         calls.by_number.values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
+    }
+
+    /// Asks all calls to stop, those too that are listed later: they may be in their first poll. Returns the number of
+    /// those that are listed.
+    pub(in crate::engine) fn close(&self, reason: Stop) -> usize {
+        lock(&self.calls).closed = Some(reason);
+        self.stop(reason, |_| true)
     }
 
     /// Asks the calls selected by `which` to stop. Returns their number.

@@ -313,8 +313,7 @@ impl Fetcher {
         let (core, look) = (&self.core, &self.looks[place]);
         let source = &core.sources[place];
         let definition = source.definition();
-        let held =
-            core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
+        let held = core.held.count().saturating_sub(core.settles.aside().min(PUT_ASIDE_MAX));
         let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
         let lanes = match core.series_max(source) {
             1 => lanes,
@@ -573,12 +572,15 @@ impl Fetcher {
             || self.looks.iter().any(|look| look.suspect);
         // A node that holds lanes looks for those that wait for a slot too long.
         let most = if is_unsure || core.held.count() > 0 { interval } else { self.patience };
-        let due = self.looks.iter().map(|look| match (look.next, look.aside_until) {
-            (_, Some(until)) if until > now => until - now,
-            // It has lanes, but there is no room: a free slot wakes the fetcher.
-            (Next::Now, _) => interval,
-            (Next::At(time), _) => core.until(time),
-            (Next::Woken, _) => self.patience.saturating_sub(look.at.elapsed()),
+        let due = self.looks.iter().zip(&core.sources).map(|(look, source)| {
+            let aside = look.aside_until.filter(|until| *until > now);
+            match (look.next, aside.max(source.paused_until())) {
+                (_, Some(until)) => until.saturating_duration_since(now),
+                // It has lanes, but there is no room: a free slot wakes the fetcher.
+                (Next::Now, _) => interval,
+                (Next::At(time), _) => core.until(time),
+                (Next::Woken, _) => self.patience.saturating_sub(look.at.elapsed()),
+            }
         });
         due.min().unwrap_or(interval).clamp(REST_MIN, most)
     }

@@ -101,9 +101,9 @@ impl Held {
         lock(&self.lanes).len()
     }
 
-    /// Whether a lane was ever claimed again before its last turn was settled. That requires a lost claim (the lease
-    /// expired, the node was declared dead). Afterwards one batch of settlements can name a lane twice, which the
-    /// store's contract forbids.
+    /// Whether a lane was ever claimed again before its last turn was settled: after a lost claim (the lease expired, the
+    /// node was declared dead), or while a handler that has settled its own turn still runs. Afterwards one batch of
+    /// settlements can name a lane twice, which the store's contract forbids.
     pub(in crate::engine) fn was_doubled(&self) -> bool {
         self.doubled.load(Ordering::Relaxed)
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::contract::Settled;
+use crate::engine::settle::exhausted::calls_about;
 use crate::engine::settle::turn_log::TurnLog;
 use crate::handler::call::Call;
-use crate::model::{EndKind, Ending, JobId, Settlement, Turn};
+use crate::model::{EndKind, Ending, Job, JobId, Settlement, Turn};
 
 /// A turn that has ended but is not settled yet.
 pub(in crate::engine) struct Ended {
@@ -22,6 +23,8 @@ pub(super) struct Kept {
     pub(super) jobs: Option<Jobs>,
     /// The turn itself, kept only for observers and for the log of failures.
     pub(super) witness: Option<(Arc<Call>, usize)>,
+    /// The calls of the hook for exhausted jobs that must be pushed before it is settled.
+    pub(super) calls: Vec<Job>,
     /// Whether the store refused it before.
     pub(super) aside: bool,
     /// Whether it was sent before, and its lane was locked.
@@ -43,7 +46,8 @@ impl Ended {
         let witness = wanted.then(|| (call.clone(), place));
         let goes_on = turn.key.is_some() && settlement.is_all_done();
         let may_go_on = goes_on.then(|| turn.queue.clone());
-        let kept = Kept { jobs: Some(jobs), witness, ..Kept::default() };
+        let calls = calls_about(&call.env, turn, &settlement);
+        let kept = Kept { jobs: Some(jobs), witness, calls, ..Kept::default() };
         Self { settlement, kept, may_go_on }
     }
 

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::JobState;
 use crate::engine::core::Core;
+use crate::engine::outage::will_pass;
+use crate::engine::settle::ended::{Ended, Kept};
 use crate::engine::shield::shielded;
 use crate::handler::batch::Batch;
 use crate::handler::call::Call;
@@ -132,29 +134,67 @@ async fn ended(call: &Arc<Call>) -> Result<Option<bool>> {
     Ok(Some(has_ended))
 }
 
-/// Pushes the hook's calls for the jobs that these settlements bury or drop, before they are settled.
-pub(in crate::engine) async fn announce<'t>(
+/// The hook's calls that must be pushed before this turn is settled.
+pub(super) fn calls_about(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+    let Some(calls) = env.exhausted else { return Vec::new() };
+    shielded(|| calls(env, turn, settlement)).unwrap_or_else(|text| {
+        tracing::error!("the codec panicked: {text}; the hook for exhausted jobs is not called");
+        Vec::new()
+    })
+}
+
+/// Pushes the hook's calls of these turns, and answers those that may be settled now. While the store is full, or the
+/// part of it with the hook's queue is away, the others wait: they hold up no turn that the hook need not hear of.
+pub(super) async fn announce(core: &Core, mut ended: Vec<Ended>) -> Vec<Ended> {
+    let calls: Vec<Job> = ended.iter().flat_map(|one| one.kept.calls.iter().cloned()).collect();
+    if !push(core, &calls).await {
+        let waits = |one: &mut Ended| !one.kept.calls.is_empty();
+        core.settles.add_later(ended.extract_if(.., waits).collect::<Vec<_>>());
+    }
+    ended.iter_mut().for_each(|one| one.kept.calls.clear());
+    ended
+}
+
+/// The same for turns that the settler does not know.
+pub(in crate::engine) async fn announced(
     core: &Core,
-    turns: impl Iterator<Item = (&'t Turn, &'t Settlement)>,
-) {
-    let Some(calls) = core.env.exhausted else { return };
-    let of = |(turn, settlement)| {
-        shielded(|| calls(&core.env, turn, settlement)).unwrap_or_else(|text| {
-            tracing::error!(
-                "the codec panicked: {text}; the hook for exhausted jobs is not called"
-            );
-            Vec::new()
-        })
-    };
-    let jobs: Vec<Job> = turns.flat_map(of).collect();
-    for jobs in jobs.chunks(PUSH_JOBS_MAX) {
-        let push = || core.push(jobs.to_vec());
-        if let Err(error) =
-            core.outage.until_answered("pushing exhausted jobs to their hook", push).await
-        {
-            tracing::error!(%error, jobs = jobs.len(), "the store refuses the hook's jobs: it is not called for these");
+    turns: Vec<Turn>,
+    settlements: Vec<Settlement>,
+) -> (Vec<Turn>, Vec<Settlement>) {
+    let of = |(turn, settlement)| calls_about(&core.env, turn, settlement);
+    let calls: Vec<Vec<Job>> = turns.iter().zip(&settlements).map(of).collect();
+    if push(core, &calls.concat()).await {
+        return (turns, settlements);
+    }
+    let mut now = (Vec::new(), Vec::new());
+    let mut later = Vec::new();
+    for ((turn, settlement), calls) in turns.into_iter().zip(settlements).zip(calls) {
+        if calls.is_empty() {
+            now.0.push(turn);
+            now.1.push(settlement);
+        } else {
+            later.push(Ended::again(settlement, Kept { calls, ..Kept::default() }));
         }
     }
+    core.settles.add_later(later);
+    now
+}
+
+/// Whether the store has answered: refused calls are lost, and logged.
+async fn push(core: &Core, calls: &[Job]) -> bool {
+    for calls in calls.chunks(PUSH_JOBS_MAX) {
+        match core.push(calls.to_vec()).await {
+            Ok(_) => {}
+            Err(error) if will_pass(&error) => {
+                core.outage.failed("pushing exhausted jobs to their hook", &error);
+                return false;
+            }
+            Err(error) => {
+                tracing::error!(%error, jobs = calls.len(), "the store refuses the hook's jobs: it is not called for these");
+            }
+        }
+    }
+    true
 }
 
 /// The hook's calls for the jobs that a settlement buries or drops.

@@ -38,7 +38,11 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 }
 
 async fn settle(core: &Core, ended: Vec<Ended>) {
-    report_sending(core, &ended).await;
+    let ended = announce(core, ended).await;
+    if ended.is_empty() {
+        return;
+    }
+    report_sending(core, &ended);
     let going_on = GoingOn::of(core, &ended);
     let (turns, kept): (Vec<Settlement>, Vec<Kept>) =
         ended.into_iter().map(|one| (one.settlement, one.kept)).unzip();
@@ -92,21 +96,13 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
 }
 
 /// Reports the settlements that are about to be sent.
-async fn report_sending(core: &Core, ended: &[Ended]) {
-    if !core.keeps_witness() {
-        return;
+fn report_sending(core: &Core, ended: &[Ended]) {
+    let Some(observer) = &core.observer else { return };
+    for one in ended.iter().filter(|one| !one.kept.aside && !one.kept.busy) {
+        if let Some((call, place)) = &one.kept.witness {
+            observer.settling(call.claimed(*place), &one.settlement);
+        }
     }
-    let news = || ended.iter().filter(|one| !one.kept.aside && !one.kept.busy);
-    let seen = || {
-        news().filter_map(|one| {
-            let (call, place) = one.kept.witness.as_ref()?;
-            Some((call.claimed(*place), &one.settlement))
-        })
-    };
-    if let Some(observer) = &core.observer {
-        seen().for_each(|(turn, settlement)| observer.settling(turn, settlement));
-    }
-    announce(core, seen()).await;
 }
 
 fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {

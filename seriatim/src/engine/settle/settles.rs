@@ -24,7 +24,8 @@ struct Waiting {
     /// Turns that the store refuses: retried rarely, so that they do not delay the others.
     aside: Vec<Ended>,
     aside_again: Option<Instant>,
-    /// Turns whose lanes another transaction had locked: sent apart from the others, which they may hold up a little.
+    /// Turns whose lanes another transaction had locked: sent apart from the others, which they may hold up a little. And
+    /// those whose calls of the hook the store did not take.
     busy: Vec<Ended>,
     busy_again: Option<Instant>,
     closed: bool,
@@ -57,6 +58,15 @@ impl Settles {
             waiting.aside_again.get_or_insert_with(|| Instant::now() + PUT_ASIDE_FOR);
             self.aside.store(waiting.aside.len(), Ordering::Relaxed);
         }
+        drop(waiting);
+        self.some.notify_one();
+    }
+
+    /// Keeps turns whose calls of the hook cannot be pushed now.
+    pub(in crate::engine) fn add_later(&self, ended: impl IntoIterator<Item = Ended>) {
+        let mut waiting = lock(&self.waiting);
+        waiting.busy.extend(ended);
+        waiting.busy_again.get_or_insert_with(|| Instant::now() + BUSY_AGAIN);
         drop(waiting);
         self.some.notify_one();
     }
@@ -105,7 +115,7 @@ impl Settles {
 }
 
 impl Waiting {
-    /// The turns whose lanes were locked, when they are due again.
+    /// The turns that had to wait, when they are due again.
     fn take_busy(&mut self) -> Option<Vec<Ended>> {
         self.busy_again.take_if(|time| *time <= Instant::now())?;
         Some(std::mem::take(&mut self.busy))

@@ -1,5 +1,6 @@
 //! The input of handlers, and the effects of their answers.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
@@ -346,6 +347,37 @@ async fn progress_goes_out_before_the_next_heartbeat_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_failed_heartbeats_only_the_last_report_of_a_turn_is_sent() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, c: Context| {
+            let log = written.clone();
+            async move {
+                for frame in 1..=5 {
+                    c.progress(&batch.lanes()[0], &frame)?;
+                    log.add("told");
+                    pass(secs(2)).await;
+                }
+                pass(secs(30)).await;
+                Ok::<_, Failure>(())
+            }
+        }));
+    log.reaches(1).await;
+    pass(Duration::from_millis(1_500)).await;
+    rig.faults.no_beats.store(true, Ordering::SeqCst);
+    log.reaches(4).await;
+    pass(secs(1)).await;
+    rig.faults.no_beats.store(false, Ordering::SeqCst);
+    log.reaches(5).await;
+    pass(secs(2)).await;
+    assert_eq!(rig.job(id).await.unwrap().unwrap().progress.as_deref(), Some("5"));
+    assert_eq!(rig.faults.beats_of_a_lane.load(Ordering::SeqCst), 1);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_cannot_start_gives_its_jobs_back_uncounted_and_pauses() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
@@ -361,6 +393,25 @@ async fn a_worker_that_cannot_start_gives_its_jobs_back_uncounted_and_pauses() {
     running.stop().await;
     let view = rig.job(id).await.unwrap().unwrap();
     assert_eq!((view.state, view.retry_count), (JobState::Queued, -1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_could_not_start_tries_again_after_its_pause_however_rarely_the_engine_polls()
+{
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let running = Running::start(engine(&rig).poll_interval(secs(3_600)).worker(
+        "mail",
+        move |_: Batch<u32>| {
+            written.add("call");
+            async { Err::<(), Failure>(Box::new(Unstartable("sendmail: not found".into()))) }
+        },
+    ));
+    log.reaches(1).await;
+    pass(secs(32)).await;
+    assert_eq!(log.len(), 2, "the pause is 30 s");
+    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,3 +176,59 @@ async fn ticks_and_calls_of_the_exhausted_hook_wait_until_a_read_only_store_acce
     lines.sort();
     assert_eq!(lines, ["hook", "tick"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_the_exhausted_hook_that_the_store_does_not_take_holds_up_no_other_turn() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let bad = rig.push(Job::new("bad", &1).unwrap().max_retries(0)).await;
+    let mut good = Vec::new();
+    for i in 0..40 {
+        good.push(rig.push(Job::new("good", &i).unwrap()).await);
+    }
+    rig.faults.read_only.store(true, Ordering::SeqCst);
+    let hook = log.clone();
+    let builder = logging(engine(&rig), "good", &log)
+        .on_retries_exhausted(move |_: Exhausted| {
+            hook.add("hook");
+            async { Ok(()) }
+        })
+        .worker("bad", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) });
+    let running = Running::start(builder);
+    log.reaches(40).await;
+    pass(secs(2)).await;
+    for id in good {
+        assert_eq!(rig.state(id).await, None, "it is settled");
+    }
+    assert_eq!(rig.state(bad).await, Some(JobState::Running), "it waits for its hook");
+    rig.faults.read_only.store(false, Ordering::SeqCst);
+    log.reaches(41).await;
+    assert_eq!(rig.state(bad).await, Some(JobState::Dead));
+    assert_eq!(running.stop().await.unsettled, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_job_whose_hook_cannot_be_told_holds_up_no_other_that_is_taken_over() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let mut frail = Queue::parallel("frail");
+    frail.max_crashes = 1;
+    rig.store_declared(frail).await;
+    let bad = rig.push(Job::new("frail", &1).unwrap()).await;
+    rig.push(Job::new("good", &1).unwrap()).await;
+    for queue in ["frail", "good"] {
+        assert_eq!(rig.claim_as("dead", queue, secs(10)).await.len(), 1);
+    }
+    rig.faults.read_only.store(true, Ordering::SeqCst);
+    let hook = log.clone();
+    let builder = logging(engine(&rig), "good", &log).on_retries_exhausted(move |_: Exhausted| {
+        hook.add("hook");
+        async { Ok(()) }
+    });
+    let running = Running::start(builder);
+    log.reaches(1).await;
+    assert_eq!(log.lines(), ["good 1"]);
+    assert_eq!(rig.state(bad).await, Some(JobState::Running), "it waits for its hook");
+    rig.faults.read_only.store(false, Ordering::SeqCst);
+    log.reaches(2).await;
+    assert_eq!(rig.state(bad).await, Some(JobState::Dead));
+    running.stop().await;
+}

@@ -58,6 +58,8 @@ pub(super) struct Faults {
     pub(super) claim_split: AtomicUsize,
     /// The number of heartbeats.
     pub(super) beats: AtomicUsize,
+    /// The largest number of beats that one heartbeat had for a lane.
+    pub(super) beats_of_a_lane: AtomicUsize,
     /// The number of claims.
     pub(super) claims: AtomicUsize,
     /// The number of queues for which it was asked when they are due.
@@ -374,6 +376,9 @@ impl Wrapper for Rig {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
         self.faults.may_panic("heartbeat");
         self.faults.beats.fetch_add(1, Ordering::SeqCst);
+        let of_lane = |lane| request.beats.iter().filter(|beat| beat.lane == lane).count();
+        let most = request.beats.iter().map(|beat| of_lane(beat.lane)).max();
+        self.faults.beats_of_a_lane.fetch_max(most.unwrap_or_default(), Ordering::SeqCst);
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();

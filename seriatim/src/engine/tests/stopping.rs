@@ -67,6 +67,19 @@ async fn s9_a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_engine_that_waits_for_its_store_at_the_start_stops_when_its_handle_says_so() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.down.store(true, Ordering::SeqCst);
+    let engine = sleeping(&rig, &log, secs(1)).build().unwrap();
+    let handle = engine.handle();
+    let engine = tokio::spawn(engine.run_until(std::future::pending::<()>()));
+    pass(secs(1)).await;
+    handle.stop();
+    let summary = tokio::time::timeout(secs(60), engine).await.expect("it stops");
+    assert_eq!(summary.unwrap().unwrap().calls, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_engine_whose_queue_contradicts_the_store_refuses_to_start() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.store_declared(Queue::fifo("mail")).await;

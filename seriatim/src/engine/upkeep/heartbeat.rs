@@ -174,7 +174,11 @@ impl Pulser {
     pub(in crate::engine) async fn beat(&mut self) -> Result<()> {
         let store = self.store().await?;
         self.recall(&*store).await;
-        self.unsent.extend(self.core.running.take_progress());
+        let news = self.core.running.take_progress();
+        // Of two reports in one heartbeat a store may keep the older one.
+        let renewed: HashSet<LaneId> = news.iter().map(|beat| beat.lane).collect();
+        self.unsent.retain(|beat| !renewed.contains(&beat.lane));
+        self.unsent.extend(news);
         let sent = Sent::now();
         let beats = self.beats(sent.at);
         let pulse = self.send(&*store, self.info.id.clone(), beats.clone()).await?;

@@ -10,7 +10,7 @@ use crate::contract::{Lead, QueueView, Rescue, Settled, Sweep};
 use crate::engine::core::Core;
 use crate::engine::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
 use crate::engine::outage::may_have_been_done;
-use crate::engine::settle::exhausted::announce;
+use crate::engine::settle::exhausted::announced;
 use crate::engine::settle::settler::{keep_refused, send};
 use crate::engine::upkeep::neighbours::Neighbours;
 use crate::model::{ErrorKind, Queue, Result, Settlement, Timestamp, Turn, crash};
@@ -83,6 +83,10 @@ impl Maintenance {
     /// Rescues claims whose lease has expired, and settles them as crashes.
     async fn rescue(&self) -> Result<usize> {
         let core = &self.core;
+        if core.phases.is_draining() {
+            // This node may be gone before it has settled them.
+            return Ok(0);
+        }
         let claiming = core.claiming.read().await;
         let request = Rescue {
             now: None,
@@ -103,19 +107,20 @@ impl Maintenance {
             return Ok(0);
         }
         tracing::warn!(lanes = turns.len(), "took over lanes whose holder died or lost its lease");
-        core.counters.rescued(turns.len());
+        let rescued = turns.len();
+        core.counters.rescued(rescued);
         let queues = core.read_definitions().await.unwrap_or_default();
         let settlements: Vec<Settlement> =
             turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn), WHY)).collect();
         if let Some(observer) = &core.observer {
-            for turn in &turns {
-                observer.rescued(turn);
-            }
+            turns.iter().for_each(|turn| observer.rescued(turn));
+        }
+        let (turns, settlements) = announced(core, turns, settlements).await;
+        if let Some(observer) = &core.observer {
             for (turn, settlement) in turns.iter().zip(&settlements) {
                 observer.settling(turn, settlement);
             }
         }
-        announce(core, turns.iter().zip(&settlements)).await;
         let sent_at = Timestamp::of_this_machine();
         let (settled, repeated) = send(core, &settlements).await;
         let settled = keep_refused(core, &settlements, settled);
@@ -128,7 +133,7 @@ impl Maintenance {
                 observer.settled(turn, settlement, &settled, sent_at);
             }
         }
-        Ok(turns.len())
+        Ok(rescued)
     }
 
     /// Sweeps expired rows; one node at a time does it.
@@ -140,11 +145,8 @@ impl Maintenance {
             node: core.node(),
             ttl: SWEEP_EVERY.mul_f64(1.5),
         };
-        match core.store.lead(lead).await {
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
-            Err(error) if error.kind() == ErrorKind::Unsupported => {}
-            Err(error) => return Err(error),
+        if !core.store.lead(lead).await? {
+            return Ok(());
         }
         loop {
             let swept = core.store.sweep(Sweep { now: None, rows_max: SWEEP_ROWS_MAX }).await?;
