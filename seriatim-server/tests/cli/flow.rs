@@ -153,7 +153,7 @@ async fn dead_jobs_go_back_at_their_rate_and_in_order(server: Server) {
         assert!(before.is_none_or(|before| before < *number), "{key}: {number} after {before:?}");
     }
     assert_eq!(starts.len(), jobs);
-    // How long they take depends on the machine; the figures are in docs/concepts.md.
+    // How long they take depends on the machine.
     let took = starts[jobs - 1].0.duration_since(began);
     println!("{}: {:.1} a second", store.capabilities().name, jobs as f64 / took.as_secs_f64());
 }
