@@ -164,13 +164,17 @@ fn answered<'f>(facts: &'f Facts<'_>, accepted: bool) -> HashSet<(&'f Entity, To
     of_it.map(|settled| (&settled.entity, settled.token)).collect()
 }
 
-/// Jobs of turns that were taken over without a record: the turn's own outcome was refused or its process died, and
-/// the next event of its entity is a claim, not a takeover.
+/// Jobs of turns that were taken over without a record: the turn's own outcome was refused or never answered, or its
+/// process died, and the next event of its entity is a claim, not a takeover.
 fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + 'f {
     let times = token_times(facts);
     let rescued: HashSet<(&Entity, Token)> =
         facts.rescues.iter().map(|(entity, token, _)| (entity, *token)).collect();
-    let (accepted, refused) = (answered(facts, true), answered(facts, false));
+    let (accepted, mut refused) = (answered(facts, true), answered(facts, false));
+    // One that would have kept jobs explains itself that they came back.
+    let ends =
+        facts.maybes.iter().filter(|(.., fates)| fates.iter().all(|job| job.fate != Fate::Keep));
+    refused.extend(ends.map(|(_, entity, token, _)| (entity, *token)));
     let was_taken = move |turn: &&Turn<'_>| {
         let held = (&turn.entity, turn.token);
         let next = times.get(&turn.entity);

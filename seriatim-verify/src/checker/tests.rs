@@ -342,7 +342,7 @@ fn what_merged_into_a_kept_job_that_was_done_before_or_holds_something_else_is_l
 }
 
 #[test]
-fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeover() {
+fn a_refused_or_unanswered_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeover() {
     let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
     let turn = |token: i64, accepted: bool| {
         let (start, end) = (token, token + 5);
@@ -370,6 +370,12 @@ fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeove
     let death = |at: i64| format!("{{\"type\":\"died\",\"at\":{at},\"actor\":\"a\"}}");
     assert_eq!(unsettled(&death(17)), 0, "its process died before it could settle");
     assert_eq!(unsettled(&death(30)), 1, "its process lived when the job ran again");
+    let sent = |fate: &str| {
+        format!(
+            "{{\"type\":\"settling\",\"at\":15,\"queue\":\"q\",\"key\":\"k\",\"lane\":\"1-0-1\",\"token\":10,\"fates\":[{{\"job_id\":\"018bcfe5-6800-7000-8001-000000000001\",\"fate\":\"{fate}\"}}]}}"
+        )
+    };
+    assert_eq!(unsettled(&sent("done")), 0, "nobody knows whether its outcome was accepted");
 }
 
 #[test]
