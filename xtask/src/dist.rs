@@ -13,8 +13,15 @@ const SBOM: &str = "seriatim.cdx";
 const SBOM_INSTALL: &str =
     "the list of parts needs cargo-cyclonedx: cargo install --locked cargo-cyclonedx";
 /// Files of the repository that go along.
-const FILES: [&str; 5] =
-    ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT"];
+const FILES: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+];
 /// Folders of which all files go along: the pages, which name each other.
 const PAGES: [&str; 4] = ["docs", "docs/charts", "docs/decisions", "docs/images"];
 /// And what is to deploy.

@@ -20,6 +20,8 @@ const JOBS: u64 = 10_000_000;
 const JOBS_IN_MEMORY: u64 = 1_000_000;
 /// Of one push.
 const BATCH: u64 = 1_000;
+/// More than are done while the pages are requested.
+const FLEETING: u64 = 30_000;
 /// Connections that push.
 const PUSHERS: u64 = 2;
 /// Of each page at most; the first is a visitor's first, too.
@@ -43,7 +45,7 @@ const FILLS: [Fill; 4] = [
     Fill { queue: "later", share: 10, keys: None, delay: r#","delay":"30d""# },
 ];
 
-/// `fleeting` has workers, so that claims run beside the pages; jobs of `failing` die.
+/// `fleeting` has workers, so that claims run beside all pages: about a hundred a second. Jobs of `failing` die.
 const CONFIG: &str = r#"
 [queues.orders]
 mode = "fifo"
@@ -61,7 +63,8 @@ mode = "fifo"
 max_retries = 0
 [[workers]]
 queue = "fleeting"
-command = ["/bin/true"]
+command = ["/bin/sleep", "0.1"]
+concurrency = 10
 [[workers]]
 queue = "failing"
 command = ["/bin/false"]
@@ -144,7 +147,7 @@ fn measure(root: &Path, url: &str, jobs: u64) -> Result<String, String> {
     push(port, "failing", 0..300, |job| {
         format!(r#"{{"key":"bad-{}","payload":{job}}}"#, job % 30)
     })?;
-    push(port, "fleeting", 0..BATCH * 20, |job| format!(r#"{{"payload":{job}}}"#))?;
+    push(port, "fleeting", 0..FLEETING, |job| format!(r#"{{"payload":{job}}}"#))?;
     let mut rows = String::new();
     for page in PAGES {
         let row = time(port, page)?;

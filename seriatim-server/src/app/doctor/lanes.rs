@@ -159,10 +159,12 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
         error_of(lanes)
     );
     let advice = format!(
-        "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim lanes bury {queue} {}` buries one",
+        "fix the cause, then `seriatim lanes retry {queue} {0}` tries again at once; `seriatim lanes bury {queue} {0}` gives up",
         word(lanes)
     );
-    tell(Severity::Warning, queue, lanes, List::Failed, (found, advice))
+    let finding = tell(Severity::Warning, queue, lanes, List::Failed, (found, advice));
+    let all_wait = lanes.iter().all(|one| one.lane.state == LaneState::Waiting);
+    if all_wait { finding.repair(Repair::Retry) } else { finding }
 }
 
 fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {

@@ -9,6 +9,7 @@ use seriatim::Mode;
 use super::super::input::given;
 use super::super::{Problem, Query, Result, Shared};
 use super::overview::CauseRow;
+use super::ways::Ways;
 use super::{Button, Frame, JobRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
 use crate::app::job_pages::{self, By, Status, Wanted};
@@ -183,6 +184,7 @@ struct Jobs<'a> {
     buttons: Vec<Button>,
     ticked: Vec<Action>,
     export: String,
+    ways: Ways,
     next: Option<String>,
 }
 
@@ -273,6 +275,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         buttons,
         ticked: button::on_ticked(visit, ticked),
         export: with("/export/jobs", &[]),
+        ways: Ways::of_list("jobs", "jobs", None, &wish.pairs()),
         next: page.next.filter(|_| is_list).map(|next| with(path, &[("after", &next)])),
         wish,
     };

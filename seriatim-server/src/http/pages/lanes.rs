@@ -7,6 +7,7 @@ use seriatim::store::{LaneStage, LaneState, LaneView};
 
 use super::super::input::given;
 use super::super::{Part, Problem, Query, Result, Shared};
+use super::ways::Ways;
 use super::{Button, Frame, LaneRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::error::Error;
 use crate::app::find;
@@ -56,6 +57,8 @@ struct Lanes<'a> {
     /// Lanes that were read, if the page ended at that limit.
     looked_at: Option<usize>,
     export: String,
+    /// None for one lane by its name, which the command does not list.
+    ways: Option<Ways>,
     next: Option<String>,
     is_first: bool,
     buttons: Vec<Button>,
@@ -75,9 +78,12 @@ impl Wish {
     }
 
     /// As a query.
-    fn pairs(&self) -> [(&str, &str); 9] {
+    fn pairs(&self) -> Vec<(&str, &str)> {
+        [("by", self.order_name())].into_iter().chain(self.filters()).collect()
+    }
+
+    fn filters(&self) -> [(&str, &str); 8] {
         [
-            ("by", self.order_name()),
             ("state", &self.state),
             ("lane", &self.lane),
             ("prefix", &self.prefix),
@@ -87,6 +93,14 @@ impl Wish {
             ("retries_min", &self.retries_min),
             ("from", &self.from),
         ]
+    }
+
+    /// The same list by other ways.
+    fn ways(&self, queue: &str) -> Option<Ways> {
+        let order = ORDERS.iter().find(|(.., by)| *by == self.by).map(|(_, says, _)| *says);
+        let path = format!("queues/{}/lanes", link::encoded(queue));
+        let ways = || Ways::of_list(&path, &format!("lanes {queue}"), order, &self.filters());
+        self.lane.is_empty().then(ways)
     }
 
     /// Where its page begins.
@@ -174,6 +188,7 @@ pub(super) async fn show(
             &format!("{base}/export/lanes/{}", link::encoded(&queue)),
             &wish.pairs(),
         ),
+        ways: wish.ways(&queue),
         orders: ORDERS.map(|(value, says, by)| (value, says, by == wish.by)).to_vec(),
         buttons,
         ticked: if wrong.is_none() { button::on_ticked(&visit, &TICKED) } else { Vec::new() },

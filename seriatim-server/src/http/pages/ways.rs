@@ -2,7 +2,7 @@
 
 use super::{Deed, On, link};
 use crate::app::lanes::OneLane;
-use crate::base::text::{one_line, operand};
+use crate::base::text::{one_line, operand, shell_word};
 
 /// The same by other ways, for a template.
 pub(super) struct Ways {
@@ -16,6 +16,25 @@ pub(super) struct Ways {
 impl Ways {
     pub(super) fn new(curl: String, command: &str) -> Self {
         Self { curl, command: one_line(command), copied: attribute(command) }
+    }
+
+    /// Of a list of this order, if it has several, with these filters, which are options of the command too.
+    pub(super) fn of_list(
+        path: &str,
+        command: &str,
+        order: Option<&str>,
+        filters: &[(&str, &str)],
+    ) -> Self {
+        let set = filters.iter().filter(|(_, value)| !value.is_empty());
+        let option =
+            |name: &str, value| format!(" --{}={}", name.replace('_', "-"), shell_word(value));
+        let mut command = format!("seriatim {command}");
+        command.extend(order.map(|order| option("by", order)));
+        command.extend(set.clone().map(|(name, value)| option(name, value)));
+        let query: Vec<_> =
+            order.map(|order| ("order", order)).into_iter().chain(set.copied()).collect();
+        let curl = request("", &link::with(&format!("/api/v1/{path}"), &query));
+        Self::new(curl, &command)
     }
 
     /// Of a deed that asks first.
@@ -64,9 +83,11 @@ pub(super) fn post(path: &str, body: &str) -> String {
         "" => String::new(),
         body => format!(" -H 'Content-Type: application/json' -d {body}"),
     };
-    format!(
-        "curl -X POST \"$SERIATIM_URL{path}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\"{body}"
-    )
+    format!("{}{body}", request("-X POST ", path))
+}
+
+fn request(method: &str, path: &str) -> String {
+    format!("curl {method}\"$SERIATIM_URL{path}\" -H \"Authorization: Bearer $SERIATIM_TOKEN\"")
 }
 
 /// A text as the value of an attribute, with the ends of its lines: a browser reads `\r` as `\n` where it stands as it is.

@@ -210,3 +210,33 @@ async fn a_key_of_several_lines_is_paused_resumed_and_deleted_by_its_page() {
     assert_eq!(api.get(&lane).done()["state"], "waiting");
     window.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_is_read_by_the_request_and_by_the_command_of_its_page() {
+    let api = Api::start(QUEUES);
+    let window = keeping(&api).await;
+    for (i, text) in HOSTILE.into_iter().enumerate() {
+        let body = json!({ "key": text, "task": format!("task-{i}") });
+        api.post("/api/v1/queues/orders/jobs", &body).done();
+        let key = encoded(text);
+        for (page, list) in [
+            (format!("/jobs?queue=orders&key={key}"), "jobs"),
+            (format!("/queues/orders/lanes?by=key&prefix={key}"), "lanes"),
+        ] {
+            window.go(&page).await;
+            let answer = run_in_shell(&api, &copied(&window, 0).await);
+            // Behind it is what curl says of its progress.
+            let mut answers = serde_json::Deserializer::from_str(&answer).into_iter::<Value>();
+            let answer = answers.next().unwrap().unwrap();
+            let keys: Vec<&Value> =
+                answer[list].as_array().unwrap().iter().map(|one| &one["key"]).collect();
+            assert_eq!(keys, [text], "{page}");
+            let command = copied(&window, 1).await;
+            let said = run_in_shell(&api, &format!("{command} --json"));
+            assert!(said.contains(&*serde_json::to_string(text).unwrap()), "{command}: {said}");
+            assert_eq!(said.matches("\"key\"").count(), 1, "{command}: {said}");
+        }
+    }
+    assert!(!api.site.path("hacked").exists());
+    window.close().await;
+}

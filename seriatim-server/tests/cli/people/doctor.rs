@@ -124,7 +124,11 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     hand.now = start;
     assert!(site.run(&["lanes", "orders", "pause", "order-3"]).status.success());
     let said = findings(&site, 1);
-    assert_found(&said, "warning", &["\\\"order-1\\\" failed 6 times; no stock"]);
+    assert_found(
+        &said,
+        "warning",
+        &["\\\"order-1\\\" failed 6 times; no stock", "lanes retry orders order-1"],
+    );
     assert_found(
         &said,
         "warning",
