@@ -158,23 +158,25 @@ impl Figures {
         self.recoveries_ms.sort_unstable();
     }
 
-    fn recovery(&self, part: f64) -> String {
+    fn recovery(&self, part: f64) -> Option<String> {
         let last = self.recoveries_ms.len().saturating_sub(1);
         let place = (last as f64 * part).round() as usize;
-        self.recoveries_ms
-            .get(place)
-            .map_or("–".to_owned(), |ms| format!("{:.2} s", *ms as f64 / 1_000.0))
+        self.recoveries_ms.get(place).map(|ms| format!("{:.2} s", *ms as f64 / 1_000.0))
     }
 }
 
 /// The figures of a store, as a paragraph.
 fn told(store: &str, figures: &Figures) -> String {
     let Figures { runs, failed, pushes, deliveries, rescued, violations, .. } = figures;
-    let (median, most) = (figures.recovery(0.5), figures.recovery(0.99));
+    // Not known where servers die and not nodes.
+    let after = match (figures.recovery(0.5), figures.recovery(0.99)) {
+        (Some(median), Some(most)) => format!(", after {median} (median) and {most} (99 %)"),
+        _ => String::new(),
+    };
     let (faults, again) = (listed(&figures.faults), listed(&figures.duplicates));
     format!(
         "**{store}: {violations} violations**, {runs} runs ({failed} failed), {pushes} jobs, {deliveries} deliveries. {rescued} \
-         claims were taken over, after {median} (median) and {most} (99 %). Faults: {faults}. Delivered again: {again}."
+         claims were taken over{after}. Faults: {faults}. Delivered again: {again}."
     )
 }
 
