@@ -26,6 +26,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     run.tidy();
     run.check("clippy", "cargo clippy", &CLIPPY);
     run.check("clippy", "cargo clippy, without features", &CLIPPY_BARE);
+    run.check("clippy", "cargo clippy, the library with one store", &CLIPPY_ONE_STORE);
     run.names();
     run.tests(args)?;
     run.finish()
@@ -44,6 +45,18 @@ const CLIPPY_BARE: [&str; 11] = [
     "http_push",
     "--features",
     "seriatim/testing,seriatim/simulation,seriatim-verify/simulation",
+    "--",
+    "-D",
+    "warnings",
+];
+/// What a service has that leaves out the embedded store.
+const CLIPPY_ONE_STORE: [&str; 9] = [
+    "clippy",
+    "--package",
+    "seriatim",
+    "--no-default-features",
+    "--features",
+    "cron,redis",
     "--",
     "-D",
     "warnings",

@@ -64,7 +64,7 @@ impl Drop for Leading {
 
 /// How a caller begins.
 enum Entered {
-    Leads(Leading, Job),
+    Leads(Box<(Leading, Job)>),
     Waits(oneshot::Receiver<Answer>),
 }
 
@@ -72,7 +72,10 @@ impl Shared {
     /// Pushes a job: at once if nobody else pushes, otherwise with those of others.
     pub(super) async fn push_in_line(self: &Arc<Self>, job: Job) -> Result<Pushed> {
         let mut answered = match self.enter(job) {
-            Entered::Leads(_leading, job) => return self.push_alone(job).await,
+            Entered::Leads(lead) => {
+                let (_leading, job) = *lead;
+                return self.push_alone(job).await;
+            }
             Entered::Waits(answered) => answered,
         };
         loop {
@@ -98,7 +101,7 @@ impl Shared {
         let mut state = lock(&self.line.0);
         if !state.led {
             state.led = true;
-            return Entered::Leads(Leading(self.clone()), job);
+            return Entered::Leads(Box::new((Leading(self.clone()), job)));
         }
         let (answer, answered) = oneshot::channel();
         state.waiting.push_back(Waiting { job, answer });

@@ -1,5 +1,6 @@
 //! Waits for an unreachable store: logged once, with growing pauses.
 
+#[cfg(feature = "cron")]
 use std::future::Future;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -51,6 +52,7 @@ impl Outage {
     }
 
     /// Repeats a request until the store accepts it. An error: the store refuses it for good.
+    #[cfg(feature = "cron")]
     pub(in crate::engine) async fn until_answered<T, F>(
         &self,
         what: &str,

@@ -146,6 +146,7 @@ impl Ends {
         Self { done: Vec::new(), refused: vec![(row.row, row.why.clone())] }
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn is_empty(&self) -> bool {
         self.done.is_empty() && self.refused.is_empty()
     }
@@ -281,6 +282,7 @@ pub(super) fn rows_max(asked: usize) -> i64 {
 
 /// How an attempt to carry out the oldest rows ended.
 pub(super) enum Attempt {
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     Done(Drained),
     /// The store refuses the job of this row. If rows come before it whose jobs it takes: how many. Then nothing has
     /// happened.
