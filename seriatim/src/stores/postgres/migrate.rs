@@ -9,7 +9,7 @@ use crate::model::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// Changes the tables from each version since [`OLDEST`] to the next. Views and functions are created again.
-const STEPS: [&str; 20] = [
+const STEPS: [&str; 21] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),
@@ -30,6 +30,7 @@ const STEPS: [&str; 20] = [
     include_str!("sql/to_33.sql"),
     include_str!("sql/to_34.sql"),
     include_str!("sql/to_35.sql"),
+    include_str!("sql/to_36.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

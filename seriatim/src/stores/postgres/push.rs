@@ -1,7 +1,5 @@
 //! Pushing jobs.
 
-use std::collections::HashSet;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,8 +12,6 @@ use super::{Postgres, error};
 use crate::contract::batches::{batch_has_ended, no_batch};
 use crate::contract::errors::other_route;
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
-use crate::lock::lock;
-use crate::model::limits::QUEUES_MAX;
 use crate::model::{Error, Job, Mode, Queue, Result, RunAt, Timestamp, group_number};
 use crate::stores::json::json;
 use crate::stores::options::WriteOptions;
@@ -25,8 +21,6 @@ pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $
 
 const PUSH_IN_BATCHES: &str = "SELECT * FROM seriatim.push_in_batches($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
-
-const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
 
 /// What pushes these jobs.
 pub(super) fn statement_of(jobs: &[Job]) -> &'static str {
@@ -54,28 +48,6 @@ impl Producer for Postgres {
     }
 }
 
-impl Postgres {
-    /// Creates the queues of a batch that this process has not seen yet: made in the user's transaction, a queue would keep
-    /// others from making and changing queues until the end of that.
-    pub(super) async fn make_queues(&self, batch: &PushBatch<'_>, jobs: &[Job]) -> Result<()> {
-        let seen = |job: &Job| self.seen_queues().contains(&*job.queue);
-        if jobs.iter().all(seen) {
-            return Ok(());
-        }
-        self.pool.query_or(MAKE_QUEUES, &[&batch.policies], |e| push_error(e, jobs)).await?;
-        let mut seen = self.seen_queues();
-        if seen.len() >= QUEUES_MAX as usize {
-            seen.clear();
-        }
-        seen.extend(jobs.iter().map(|job| job.queue.clone()));
-        Ok(())
-    }
-
-    fn seen_queues(&self) -> MutexGuard<'_, HashSet<String>> {
-        lock(&self.queues)
-    }
-}
-
 pub(super) fn all_pushed(rows: &[tokio_postgres::Row]) -> Result<Vec<Pushed>> {
     rows.iter().map(pushed).collect()
 }
@@ -97,7 +69,7 @@ fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
 pub(super) struct PushBatch<'a> {
     now: Option<i64>,
     /// The queues of the batch, with the definitions for creating them.
-    policies: String,
+    pub(super) policies: String,
     queue: Vec<i32>,
     key: Vec<Option<&'a str>>,
     task: Vec<Option<&'a str>>,
@@ -110,8 +82,8 @@ pub(super) struct PushBatch<'a> {
     lease_ttl: Vec<Option<i64>>,
     expires_at: Vec<Option<i64>>,
     name: Vec<Option<&'a str>>,
-    node: Vec<Option<&'a str>>,
-    consumer_group: Vec<Option<&'a str>>,
+    pub(super) node: Vec<Option<&'a str>>,
+    pub(super) consumer_group: Vec<Option<&'a str>>,
     payload: Vec<&'a [u8]>,
     /// Empty if no job has a group.
     group: Vec<i64>,

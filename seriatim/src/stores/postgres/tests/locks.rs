@@ -3,7 +3,9 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
+use crate::contract::{
+    Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, GoOn, OpenBatch, Rescue,
+};
 use crate::model::LaneId;
 use crate::{Mode, Outcome};
 
@@ -136,6 +138,44 @@ async fn heartbeats_have_a_connection_of_their_own() {
     let beat = line.heartbeat(Heartbeat { now: None, node, beats: Vec::new() });
     assert!(timeout(SOON, beat).await.expect("it waits for nobody").unwrap().alive);
     drop(in_use);
+}
+
+#[tokio::test]
+async fn a_job_gets_another_node_before_its_lane_is_locked() {
+    let schema = new_schema();
+    let (store, server) = (open(&schema).await, session().await);
+    declare(&store, Queue::fifo("q")).await;
+    let job = vec![job("a", 1).consumer_group("g")];
+    let pushed = store.push(Push { now: None, jobs: job }).await.unwrap();
+    let other = session().await;
+    // As a push does that is not over yet.
+    let route = "BEGIN; INSERT INTO seriatim.route (node, consumer_group) VALUES ('new', 'g')";
+    other.batch_execute(&in_schema(route, &schema)).await.unwrap();
+    let change = Change::Node(Some("new".into()));
+    let amend = Amend { now: None, job: pushed[0].job_id, change };
+    let one = store.clone();
+    let amending = tokio::spawn(async move { one.amend(amend).await });
+    until_waiting(&server, &schema, 1).await;
+    assert!(is_free(&other, &schema, "key = 'a'").await, "the push may need it");
+    other.batch_execute("COMMIT").await.unwrap();
+    amending.await.unwrap().unwrap();
+    let mine =
+        Claim { node_name: Some("new".into()), groups: vec!["g".into()], ..claiming("q", 1) };
+    assert!(claim(&store, "q", 1).await.turns.is_empty(), "it is bound");
+    assert_eq!(store.claim(mine).await.unwrap().turns.len(), 1);
+}
+
+/// The end of its last job, which pushes the callback, has locked lanes.
+#[tokio::test]
+async fn where_the_callback_of_a_batch_may_run_is_written_when_the_batch_is_opened() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let callback = job("c", 1).node("n").consumer_group("g");
+    let request = OpenBatch { now: None, id: "b".into(), callback };
+    store.open_batch(request).await.unwrap();
+    let routes = "SELECT count(*) FROM seriatim.route WHERE node = 'n' AND consumer_group = 'g'";
+    let routes = session().await.query_one(&in_schema(routes, &schema), &[]).await.unwrap();
+    assert_eq!(routes.get::<_, i64>(0), 1);
 }
 
 /// For two leases, as long as the worker's heartbeats come. It may not know of the transaction.

@@ -134,6 +134,25 @@ async fn an_open_transaction_keeps_nobody_from_new_queues() {
     assert_eq!(claim(&store, "mine", 1).await.turns.len(), 1);
 }
 
+#[tokio::test]
+async fn an_open_transaction_keeps_nobody_from_pushing_to_a_node_or_group_that_is_new_with_it() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let client = Client::new(store.clone() as SharedStore);
+    let bound = |queue: &str| {
+        let job = || Job::new(queue, &1).unwrap();
+        let both = job().node("new").consumer_group("new");
+        vec![job().node("new"), job().consumer_group("new"), both]
+    };
+    let mut session = session().await;
+    let mut transaction = session.transaction().await.unwrap();
+    client.push_in(&mut transaction, bound("mine")).await.unwrap();
+    let others = push(&store, bound("theirs"));
+    tokio::time::timeout(SOON, others).await.expect("they wait for nobody");
+    transaction.commit().await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap().iter().map(|one| one.jobs).sum::<u64>(), 6);
+}
+
 /// NOTIFY in a transaction makes all such commits of the server wait for each other.
 #[tokio::test]
 async fn the_wake_up_for_a_users_transaction_is_sent_by_another_session() {
