@@ -433,6 +433,44 @@ async fn what_is_done_with_some_dead_jobs_reads_no_others() {
 }
 
 #[tokio::test]
+async fn a_sweep_reads_no_dead_jobs_but_those_that_it_deletes() {
+    let (_server, store) = alone().await;
+    let queue = Queue::fifo("q");
+    declare(&store, queue.clone()).await;
+    let now = Timestamp::of_this_machine();
+    // Ten die together, the last ones first. Of ten, those that come later were created earlier.
+    let at = |i: usize| now - LEASE * (i / 10) as u32;
+    let dead = |i: usize| {
+        let created_at = Some(now - LEASE * (1_000 + i as u32));
+        let past = Past { created_at, dead_at: Some(at(i)), ..Past::default() };
+        Job::new("q", &i).unwrap().key(format!("k{i}")).past(past)
+    };
+    let jobs = (0..ENDED).map(dead).collect();
+    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
+    store.pool.query("ANALYZE", &[]).await.unwrap();
+    let mut oldest: Vec<_> = pushed.iter().map(|pushed| pushed.job_id).enumerate().collect();
+    oldest.sort_by_key(|(i, id)| (at(*i), id.seq()));
+    let oldest: Vec<JobId> = oldest.into_iter().map(|(_, id)| id).collect();
+    let watched = Watched::new(store.clone());
+    let sweep = async || {
+        let sweep = store.sweep(Sweep { now: Some(now), rows_max: 1_000 });
+        let (swept, read) = watched.counted(sweep).await;
+        let most = SLACK + 10 * swept.dead.len() as i64;
+        assert!(read <= most, "{read} rows and entries for {} jobs", swept.dead.len());
+        let mut dead = swept.dead;
+        dead.sort_by_key(|id| oldest.iter().position(|old| old == id));
+        dead
+    };
+    assert!(sweep().await.is_empty());
+    declare(&store, queue.clone().retain_dead_max(ENDED as u64 - 15)).await;
+    assert_eq!(sweep().await, oldest[..15], "those above the limit");
+    let retained = ENDED as u32 / 10 - 3;
+    declare(&store, queue.retain_dead(LEASE * retained)).await;
+    assert_eq!(sweep().await, oldest[15..30], "those that are too old");
+    assert!(sweep().await.is_empty());
+}
+
+#[tokio::test]
 async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
     let (_server, store) = alone().await;
     let queue = name(Mode::Parallel);
