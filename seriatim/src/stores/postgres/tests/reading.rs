@@ -9,9 +9,9 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Act, Actions, Beat, Cancel, Consumer, Fleet, JobQuery, JobState, LaneAction, LaneOrder,
-    LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Rescue, Selected,
-    Selection, Sweep, Views,
+    Act, Actions, Beat, Cancel, Consumer, Fleet, JobOrder, JobQuery, JobState, LaneAction,
+    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Rescue,
+    Selected, Selection, Sweep, Views,
 };
 use crate::model::past::Past;
 use crate::store::Fate;
@@ -468,6 +468,33 @@ async fn a_sweep_reads_no_dead_jobs_but_those_that_it_deletes() {
     declare(&store, queue.retain_dead(LEASE * retained)).await;
     assert_eq!(sweep().await, oldest[15..30], "those that are too old");
     assert!(sweep().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_runs_is_listed_without_a_look_through_the_claims_for_each_job_that_runs() {
+    let (_server, store) = alone().await;
+    let queue = name(Mode::Parallel);
+    declare(&store, Queue::parallel(&*queue)).await;
+    let running = 5_000;
+    push_many(&store, jobs_of(Mode::Parallel, "k", running)).await;
+    let mut jobs = Vec::new();
+    for _ in 0..running / 10 {
+        jobs.extend(claim(&store, &queue, 10).await.turns.iter().map(|turn| turn.jobs[0].id));
+    }
+    assert_eq!(jobs.len(), running);
+    jobs.sort_unstable_by_key(|job| job.seq());
+    let watched = Watched::new(store.clone());
+    for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+        let all = JobQuery::new(&*queue, JobState::Running);
+        let mut query = JobQuery { order, rows_max: 5, ..all };
+        for expected in jobs.chunks(5).take(2) {
+            let (page, read) = watched.counted(store.jobs(query.clone())).await;
+            let shown: Vec<JobId> = page.rows.iter().map(|job| job.id).collect();
+            assert_eq!(shown, expected, "{order:?}");
+            assert!(read <= 5 * running as i64, "{read} rows and entries, {order:?}");
+            query.after = page.next;
+        }
+    }
 }
 
 #[tokio::test]
