@@ -102,9 +102,17 @@ async fn a_transaction_at_another_isolation_level_is_refused() {
     let client = Client::new(store.clone());
     let mut session = session().await;
     let level = tokio_postgres::IsolationLevel::RepeatableRead;
-    let mut transaction = session.build_transaction().isolation_level(level).start().await.unwrap();
-    let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();
-    assert!(error.to_string().contains("READ COMMITTED"), "{error}");
+    for (queue, has_begun) in [("one", false), ("two", true)] {
+        let begun = session.build_transaction().isolation_level(level).start().await;
+        let mut transaction = begun.unwrap();
+        if has_begun {
+            // From here on it sees no queue that others make.
+            transaction.batch_execute("SELECT 1").await.unwrap();
+        }
+        let jobs = vec![Job::new(queue, &1).unwrap()];
+        let error = client.push_in(&mut transaction, jobs).await.unwrap_err();
+        assert!(error.to_string().contains("READ COMMITTED"), "{error}");
+    }
 }
 
 #[tokio::test]
