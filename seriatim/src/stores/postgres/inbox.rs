@@ -98,6 +98,8 @@ impl Postgres {
             self.run(work, SLEEP, &[]).await?;
         } else if !step.jobs.is_empty() {
             let batch = PushBatch::new(request.now, &step.jobs)?;
+            // Not by the pool, whose last connection this one may be. If it fails, the push says why.
+            let _ = self.make_room(&self.pool.alone(), &batch, &step.jobs).await;
             let text = self.pool.text(PUSH);
             match work.query_typed(&text, &typed(&batch.params())).await {
                 Ok(answer) => pushed = step.refuse_throttled(all_pushed(&answer)?, &rows, now),

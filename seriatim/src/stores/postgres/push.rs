@@ -39,6 +39,7 @@ impl Producer for Postgres {
             return Ok(Vec::new());
         }
         let batch = PushBatch::new(request.now, &request.jobs)?;
+        self.make_room(&self.pool, &batch, &request.jobs).await?;
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(statement_of(&request.jobs), &params, refused).await?;
@@ -69,7 +70,7 @@ fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
 pub(super) struct PushBatch<'a> {
     now: Option<i64>,
     /// The queues of the batch, with the definitions for creating them.
-    pub(super) policies: String,
+    policies: String,
     queue: Vec<i32>,
     key: Vec<Option<&'a str>>,
     task: Vec<Option<&'a str>>,
@@ -82,8 +83,8 @@ pub(super) struct PushBatch<'a> {
     lease_ttl: Vec<Option<i64>>,
     expires_at: Vec<Option<i64>>,
     name: Vec<Option<&'a str>>,
-    pub(super) node: Vec<Option<&'a str>>,
-    pub(super) consumer_group: Vec<Option<&'a str>>,
+    node: Vec<Option<&'a str>>,
+    consumer_group: Vec<Option<&'a str>>,
     payload: Vec<&'a [u8]>,
     /// Empty if no job has a group.
     group: Vec<i64>,
@@ -147,6 +148,16 @@ impl<'a> PushBatch<'a> {
             "groups": self.group,
         })
         .to_string()
+    }
+
+    /// What its queues must be made for.
+    pub(super) fn params_of_queues(&self) -> [&dyn Param; 5] {
+        [&self.policies, &self.queue, &self.key, &self.lease_ttl, &self.group]
+    }
+
+    /// Nodes and consumer groups.
+    pub(super) fn params_of_routes(&self) -> [&dyn Param; 2] {
+        [&self.node, &self.consumer_group]
     }
 
     pub(super) fn params(&self) -> Vec<&dyn Param> {

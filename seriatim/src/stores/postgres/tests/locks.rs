@@ -4,7 +4,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::contract::{
-    Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, GoOn, OpenBatch, Rescue,
+    Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, DrainInbox, GoOn, Inbox, OpenBatch,
+    Rescue,
 };
 use crate::model::LaneId;
 use crate::{Mode, Outcome};
@@ -176,6 +177,55 @@ async fn where_the_callback_of_a_batch_may_run_is_written_when_the_batch_is_open
     let routes = "SELECT count(*) FROM seriatim.route WHERE node = 'n' AND consumer_group = 'g'";
     let routes = session().await.query_one(&in_schema(routes, &schema), &[]).await.unwrap();
     assert_eq!(routes.get::<_, i64>(0), 1);
+}
+
+/// A session, and a store whose lane of key "k" in queue "q" it has locked.
+async fn with_a_locked_lane(schema: &str) -> (tokio_postgres::Client, Arc<Postgres>) {
+    let store = open(schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    (lock(schema, "key = 'k'").await, store)
+}
+
+/// Nobody waits for a push, or a step of the inbox, that waits for a lane.
+async fn holds_up_nobody(schema: &str, others: &Postgres) {
+    let server = session().await;
+    until_waiting(&server, schema, 1).await;
+    let calls = async {
+        declare(others, Queue::parallel("another")).await;
+        push(others, vec![Job::new("new", &2).unwrap().node("new")]).await;
+        others.pause_queue("another".into(), true).await.unwrap();
+    };
+    timeout(SOON, calls).await.expect("they wait for nobody");
+}
+
+#[tokio::test]
+async fn a_push_to_a_new_queue_that_waits_for_a_lane_of_another_holds_up_nobody() {
+    let schema = new_schema();
+    let (holder, store) = with_a_locked_lane(&schema).await;
+    let jobs = vec![Job::new("new", &1).unwrap().node("new"), job("k", 2)];
+    let pushing = tokio::spawn({
+        let store = store.clone();
+        async move { push(&store, jobs).await }
+    });
+    holds_up_nobody(&schema, &*open(&schema).await).await;
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    pushing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_of_the_inbox_that_waits_for_a_lane_holds_up_nobody() {
+    let schema = new_schema();
+    let (holder, store) = with_a_locked_lane(&schema).await;
+    let rows = "INSERT INTO seriatim.inbox (queue, key, node) VALUES ('new', NULL, 'new'), ('q', 'k', NULL)";
+    session().await.batch_execute(&in_schema(rows, &schema)).await.unwrap();
+    let draining = tokio::spawn({
+        let store = store.clone();
+        async move { store.drain_inbox(DrainInbox { rows_max: 9, ..Default::default() }).await }
+    });
+    holds_up_nobody(&schema, &*open(&schema).await).await;
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(draining.await.unwrap().unwrap().pushed.len(), 2);
 }
 
 /// For two leases, as long as the worker's heartbeats come. It may not know of the transaction.
