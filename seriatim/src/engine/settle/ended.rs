@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::contract::Settled;
-use crate::engine::settle::exhausted::calls_about;
 use crate::engine::settle::turn_log::TurnLog;
+use crate::engine::shield::shielded;
 use crate::handler::call::Call;
+use crate::handler::env::CallEnv;
 use crate::model::{EndKind, Ending, Job, JobId, Settlement, Turn};
 
 /// A turn that has ended but is not settled yet.
@@ -55,6 +56,15 @@ impl Ended {
     pub(super) fn again(settlement: Settlement, kept: Kept) -> Self {
         Self { settlement, kept, may_go_on: None }
     }
+}
+
+/// The hook's calls that must be pushed before this turn is settled.
+pub(super) fn calls_about(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+    let Some(calls) = env.exhausted else { return Vec::new() };
+    shielded(|| calls(env, turn, settlement)).unwrap_or_else(|text| {
+        tracing::error!("the codec panicked: {text}; the hook for exhausted jobs is not called");
+        Vec::new()
+    })
 }
 
 /// The jobs of a turn, reduced to what its end requires, so that payloads are not kept until the store answers.

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contract::JobState;
 use crate::engine::core::Core;
 use crate::engine::outage::will_pass;
-use crate::engine::settle::ended::{Ended, Kept};
-use crate::engine::shield::shielded;
+use crate::engine::settle::ended::{Ended, Kept, calls_about};
 use crate::handler::batch::Batch;
 use crate::handler::call::Call;
 use crate::handler::env::CallEnv;
@@ -132,15 +131,6 @@ async fn ended(call: &Arc<Call>) -> Result<Option<bool>> {
         }
     }
     Ok(Some(has_ended))
-}
-
-/// The hook's calls that must be pushed before this turn is settled.
-pub(super) fn calls_about(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
-    let Some(calls) = env.exhausted else { return Vec::new() };
-    shielded(|| calls(env, turn, settlement)).unwrap_or_else(|text| {
-        tracing::error!("the codec panicked: {text}; the hook for exhausted jobs is not called");
-        Vec::new()
-    })
 }
 
 /// Pushes the hook's calls of these turns, and answers those that may be settled now. While the store is full, or the

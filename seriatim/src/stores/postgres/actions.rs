@@ -109,7 +109,7 @@ impl Actions for Postgres {
 }
 
 impl Postgres {
-    /// A job's options with another node. Only this changes options.
+    /// A job's options with another node. Besides this, only a requeue changes options: it takes an ended batch out of them.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
         let view = self.job(job).await?.ok_or_else(no_waiting_job)?;
         let options =

@@ -65,30 +65,48 @@ impl Postgres {
         let Some(client) = loan.client() else { return Ok(Attempt::Done(Drained::default())) };
         let begun = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
         let work = begun.start().await.map_err(error::of_driver)?;
-        let first = self.run(&work, ALONE, &[]).await?;
+        let attempt = self.step(&work, request, rows_max).await;
+        let is_done = matches!(attempt, Ok(Attempt::Done(_)));
+        match if is_done { work.commit().await } else { work.rollback().await } {
+            Ok(()) => loan.ended(),
+            Err(e) if is_done => return Err(error::of_driver(e)),
+            // The session is lost, and with it the transaction.
+            Err(_) => {}
+        }
+        attempt
+    }
+
+    async fn step(
+        &self,
+        work: &Transaction<'_>,
+        request: &DrainInbox,
+        rows_max: i64,
+    ) -> Result<Attempt> {
+        let first = self.run(work, ALONE, &[]).await?;
         let Some(first) = first.first().filter(|row| matches!(column(row, "alone"), Ok(true)))
         else {
             return Ok(Attempt::Done(Drained::default()));
         };
         let now = Timestamp::from_micros(column(first, "now")?);
-        self.end(&work, &Ends::of_deeds(&request.ended)).await?;
+        self.end(work, &Ends::of_deeds(&request.ended)).await?;
         let limits: [&dyn Param; 3] =
             [&rows_max, &(INBOX_BYTES_MAX as i64), &(PAYLOAD_BYTES_MAX as i64)];
-        let rows = documents(&self.run(&work, TAKE, &limits).await?)?;
+        let rows = documents(&self.run(work, TAKE, &limits).await?)?;
         let mut step = Step::of(&rows, now);
         let mut pushed = Vec::new();
         if rows.is_empty() {
-            self.run(&work, SLEEP, &[]).await?;
+            self.run(work, SLEEP, &[]).await?;
         } else if !step.jobs.is_empty() {
             let batch = PushBatch::new(request.now, &step.jobs)?;
+            // Not by the pool, whose last connection this one may be. If it fails, the push says why.
+            let _ = self.make_room(&self.pool.alone(), &batch, &step.jobs).await;
             let text = self.pool.text(PUSH);
             match work.query_typed(&text, &typed(&batch.params())).await {
                 Ok(answer) => pushed = step.refuse_throttled(all_pushed(&answer)?, &rows, now),
                 Err(e) => return inbox::refusal(push_error(e, &step.jobs), &step, &rows, now),
             }
         }
-        self.end(&work, &Ends::of_step(&step)).await?;
-        work.commit().await.map_err(error::of_driver)?;
+        self.end(work, &Ends::of_step(&step)).await?;
         Ok(Attempt::Done(step.drained(pushed, rows.len(), rows_max)))
     }
 

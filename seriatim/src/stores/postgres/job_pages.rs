@@ -24,7 +24,7 @@ macro_rules! jobs_by {
     };
 }
 
-const RUNNING_JOBS: &str = "seriatim.running($1)";
+const RUNNING_JOBS: &str = "seriatim.running($1, false, $3, $4, $5, $6)";
 jobs_by!(JOBS_BY_ARRIVAL, "seriatim.list_jobs($1, 0, $2, $3, $4, $5, $6)", "1", "int");
 jobs_by!(
     JOBS_BY_KEY,
@@ -47,7 +47,12 @@ jobs_by!(
 );
 jobs_by!(RUNNING_BY_ARRIVAL, RUNNING_JOBS, "1", "int");
 jobs_by!(RUNNING_BY_UPDATE, RUNNING_JOBS, "coalesce(-v.finished_at, 0)", "bigint");
-jobs_by!(RUNNING_BY_KEY, RUNNING_JOBS, "coalesce(v.key, '')", "text");
+jobs_by!(
+    RUNNING_BY_KEY,
+    "seriatim.running($1, true, $3, $4, $5, $6)",
+    "coalesce(v.key, '')",
+    "text"
+);
 
 const RUNNING: JobFilter = JobFilter::In(JobState::Running);
 

@@ -1,5 +1,7 @@
 //! Creating and upgrading the schema.
 
+use tokio_postgres::Client;
+
 use super::error;
 use super::pool::{Pool, in_schema};
 use crate::model::{Error, ErrorKind, Result};
@@ -7,7 +9,7 @@ use crate::model::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// Changes the tables from each version since [`OLDEST`] to the next. Views and functions are created again.
-const STEPS: [&str; 20] = [
+const STEPS: [&str; 21] = [
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),
@@ -28,6 +30,7 @@ const STEPS: [&str; 20] = [
     include_str!("sql/to_33.sql"),
     include_str!("sql/to_34.sql"),
     include_str!("sql/to_35.sql"),
+    include_str!("sql/to_36.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();
@@ -64,9 +67,14 @@ const FUNCTIONS: &[&str] = &[
 /// Creates or upgrades everything in one transaction, one node at a time.
 pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let mut loan = pool.lend().await?;
-    let Some(client) = loan.client() else {
-        return Ok(());
-    };
+    if let Some(client) = loan.client() {
+        set_up(client, pool).await?;
+        loan.ended();
+    }
+    Ok(())
+}
+
+async fn set_up(client: &mut Client, pool: &Pool) -> Result<()> {
     let step = client.transaction().await.map_err(error::of_driver)?;
     let sql = |text: &str| in_schema(text, &pool.schema);
     let lock = sql("SELECT pg_advisory_xact_lock(hashtext('migrate seriatim.'))");
@@ -103,10 +111,13 @@ async fn raise_tokens(step: tokio_postgres::Transaction<'_>, schema: &str) -> Re
     let reseed = in_schema("SELECT seriatim.reseed()", schema);
     match step.batch_execute(&reseed).await.map_err(error::of_driver) {
         // A read-only session draws no tokens.
-        Err(e) if e.kind() == ErrorKind::ReadOnly => return Ok(()),
-        result => result?,
+        Err(e) if e.kind() == ErrorKind::ReadOnly => step.rollback().await,
+        result => {
+            result?;
+            step.commit().await
+        }
     }
-    step.commit().await.map_err(error::of_driver)
+    .map_err(error::of_driver)
 }
 
 /// Refuses a store that [`migrate`] would change. Reads only.
@@ -118,6 +129,7 @@ pub(super) async fn check(pool: &Pool) -> Result<()> {
     let step = client.transaction().await.map_err(error::of_driver)?;
     let found = version(&step, &pool.schema).await?;
     step.rollback().await.map_err(error::of_driver)?;
+    loan.ended();
     match found {
         Some(VERSION) => Ok(()),
         Some(other) if (OLDEST..VERSION).contains(&other) => {

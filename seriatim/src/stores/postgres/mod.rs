@@ -22,6 +22,7 @@ mod pool;
 mod push;
 mod queues;
 mod rounds;
+mod seen;
 mod servers;
 mod settle;
 #[cfg(test)]
@@ -32,8 +33,7 @@ mod turn;
 mod views;
 mod wake;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use convert::column;
@@ -60,8 +60,7 @@ pub struct Postgres {
     pool: Pool,
     bell: Bell,
     wake: wake::Link,
-    /// Queues that pushes in users' transactions need not create.
-    queues: Mutex<HashSet<String>>,
+    seen: seen::Seen,
     rounds: Rounds,
     names: names::Names,
     marks: Marks<String>,
@@ -109,7 +108,7 @@ impl Postgres {
             pool: Pool::new(options),
             bell,
             wake,
-            queues: Mutex::default(),
+            seen: seen::Seen::default(),
             rounds: Rounds::default(),
             names: names::Names::default(),
             marks: Marks::default(),
@@ -191,7 +190,7 @@ impl Store for Postgres {
             pool: self.pool.alone(),
             bell,
             wake,
-            queues: Mutex::default(),
+            seen: seen::Seen::default(),
             rounds: Rounds::default(),
             names: names::Names::default(),
             marks: self.marks.clone(),

@@ -195,9 +195,16 @@ impl Pool {
 }
 
 impl Loan<'_> {
-    /// The session, for more than one statement.
+    /// The session, for a transaction of several statements. Until its end is told by [`Self::ended`], it counts as abandoned: who
+    /// waits for it may stop waiting at any statement.
     pub(super) fn client(&mut self) -> Option<&mut Client> {
+        self.busy = true;
         self.session.as_mut().map(|session| &mut session.client)
+    }
+
+    /// The server has answered the COMMIT or ROLLBACK.
+    pub(super) fn ended(&mut self) {
+        self.busy = false;
     }
 
     async fn query(

@@ -1,7 +1,5 @@
 //! Pushing jobs.
 
-use std::collections::HashSet;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,13 +7,12 @@ use serde_json::Value;
 
 use super::convert::{column, job_id, micros, micros_of};
 use super::params::Param;
+use super::pool::Pool;
 use super::queues::{MODES, policy};
 use super::{Postgres, error};
 use crate::contract::batches::{batch_has_ended, no_batch};
 use crate::contract::errors::other_route;
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
-use crate::lock::lock;
-use crate::model::limits::QUEUES_MAX;
 use crate::model::{Error, Job, Mode, Queue, Result, RunAt, Timestamp, group_number};
 use crate::stores::json::json;
 use crate::stores::options::WriteOptions;
@@ -26,7 +23,11 @@ pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $
 const PUSH_IN_BATCHES: &str = "SELECT * FROM seriatim.push_in_batches($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
 
-const MAKE_QUEUES: &str = "SELECT seriatim.queues_for($1::text::jsonb)";
+/// None is made if one of the jobs could not be pushed to its queue whatever that holds.
+const MAKE_QUEUES: &str = "SELECT seriatim.check_jobs(ARRAY(SELECT q.numbers[j.place] \
+     FROM unnest($2) WITH ORDINALITY j (place, nth) ORDER BY j.nth), $3, $4, $5) \
+     FROM (SELECT seriatim.queues_for($1::text::jsonb) AS numbers OFFSET 0) q";
+const MAKE_ROUTES: &str = "SELECT seriatim.routes_for($1, $2)";
 
 /// What pushes these jobs.
 pub(super) fn statement_of(jobs: &[Job]) -> &'static str {
@@ -45,6 +46,7 @@ impl Producer for Postgres {
             return Ok(Vec::new());
         }
         let batch = PushBatch::new(request.now, &request.jobs)?;
+        self.make_room(&self.pool, &batch, &request.jobs).await?;
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(statement_of(&request.jobs), &params, refused).await?;
@@ -55,24 +57,23 @@ impl Producer for Postgres {
 }
 
 impl Postgres {
-    /// Creates the queues of a batch that this process has not seen yet: made in the user's transaction, a queue would keep
-    /// others from making and changing queues until the end of that.
-    pub(super) async fn make_queues(&self, batch: &PushBatch<'_>, jobs: &[Job]) -> Result<()> {
-        let seen = |job: &Job| self.seen_queues().contains(&*job.queue);
-        if jobs.iter().all(seen) {
-            return Ok(());
+    /// Makes the queues and routes of a batch that this process has not seen yet, each in a transaction of its own.
+    pub(super) async fn make_room(
+        &self,
+        pool: &Pool,
+        batch: &PushBatch<'_>,
+        jobs: &[Job],
+    ) -> Result<()> {
+        if !self.seen.has_queues_of(jobs) {
+            let refused = |e| push_error(e, jobs);
+            pool.query_or(MAKE_QUEUES, &batch.params_of_queues(), refused).await?;
+            self.seen.learn(jobs.iter().map(|job| &*job.queue));
         }
-        self.pool.query_or(MAKE_QUEUES, &[&batch.policies], |e| push_error(e, jobs)).await?;
-        let mut seen = self.seen_queues();
-        if seen.len() >= QUEUES_MAX as usize {
-            seen.clear();
+        if !self.seen.has_routes_of(jobs) {
+            pool.query(MAKE_ROUTES, &batch.params_of_routes()).await?;
+            self.seen.learn_routes_of(jobs);
         }
-        seen.extend(jobs.iter().map(|job| job.queue.clone()));
         Ok(())
-    }
-
-    fn seen_queues(&self) -> MutexGuard<'_, HashSet<String>> {
-        lock(&self.queues)
     }
 }
 
@@ -175,6 +176,16 @@ impl<'a> PushBatch<'a> {
             "groups": self.group,
         })
         .to_string()
+    }
+
+    /// What its queues must be made for.
+    pub(super) fn params_of_queues(&self) -> [&dyn Param; 5] {
+        [&self.policies, &self.queue, &self.key, &self.lease_ttl, &self.group]
+    }
+
+    /// Nodes and consumer groups.
+    pub(super) fn params_of_routes(&self) -> [&dyn Param; 2] {
+        [&self.node, &self.consumer_group]
     }
 
     pub(super) fn params(&self) -> Vec<&dyn Param> {

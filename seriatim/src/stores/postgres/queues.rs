@@ -37,7 +37,9 @@ impl Queues for Postgres {
         let conflict = |e| declare_error(e, &request.queues);
         let now = request.now.map(micros);
         self.pool.query_giving_way(DECLARE, &[&now, &policies], conflict).await?;
-        self.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
+        let names = || request.queues.iter().map(|queue| &*queue.name);
+        self.seen.learn(names());
+        self.ring(&Wake::of(names()));
         Ok(())
     }
 

@@ -265,7 +265,7 @@ BEGIN
   PERFORM seriatim.drop_items(_jobs);
 END $$;
 
--- Changes one waiting job. _change: 0 due at _at, 1 bound to _node, 2 deleted. Returns whether it was waiting.
+-- Changes one waiting job. _change: 0 due at _at, 1 bound to _node, with these options, 2 deleted. Returns whether it was waiting.
 CREATE FUNCTION seriatim.amend(_now bigint, _seq bigint, _queue int, _millis bigint, _change int,
   _at bigint, _node text, _options text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -273,9 +273,14 @@ DECLARE
   _job bigint;
   _lane bigint;
   _mode smallint;
+  _bound bigint;
   _route bigint;
   _left text[];
 BEGIN
+  IF _change = 1 THEN
+    -- Routes are locked before lanes.
+    _bound := (seriatim.routes_for(ARRAY[_node], ARRAY[_options::json->>'consumer_group']))[1];
+  END IF;
   SELECT o_seq INTO _job FROM seriatim.resolve(ARRAY[_seq], ARRAY[_queue], ARRAY[_millis]);
   PERFORM seriatim.lock_jobs(ARRAY[_job]);
   SELECT r.o_seq, i.lane, q.mode INTO _job, _lane, _mode
@@ -290,10 +295,8 @@ BEGIN
   ELSIF _change = 0 THEN
     UPDATE seriatim.item SET run_at = _at WHERE seq = _job;
   ELSIF _change = 1 THEN
-    SELECT seriatim.route_in(max(seriatim.group_of(i.route)),
-      (seriatim.routes_for(ARRAY[_node], ARRAY[nullif(max(r.consumer_group), '')]))[1]) INTO _route
-    FROM seriatim.item i LEFT JOIN seriatim.route r ON r.number = seriatim.bound_of(i.route) WHERE i.seq = _job;
-    UPDATE seriatim.item SET route = _route, options = _options WHERE seq = _job;
+    UPDATE seriatim.item SET route = seriatim.route_in(seriatim.group_of(route), _bound), options = _options
+    WHERE seq = _job RETURNING route INTO _route;
     UPDATE seriatim.lane SET route = _route WHERE number = _lane;
   ELSE
     _left := seriatim.batches_of(ARRAY[_job]);

@@ -137,9 +137,10 @@ DECLARE
   _c json := _callback;
   _was seriatim.job_batch;
 BEGIN
-  -- Its queue is made now: at the end of the batch, that would lock the table of queues behind lanes.
+  -- Its queue and route are made now: at the end of the batch, that would lock the table of queues, and a route, behind lanes.
   PERFORM seriatim.check_jobs(seriatim.queues_for((_c->>'queues')::jsonb), ARRAY[_c->>'key'],
     ARRAY[(_c->>'lease_ttl')::bigint], ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g));
+  PERFORM seriatim.routes_for(ARRAY[_c->>'node'], ARRAY[_c->>'consumer_group']);
   INSERT INTO seriatim.job_batch (id, opened_at, callback, payload, digest)
   VALUES (_id, coalesce(_now, seriatim.clock()), _c, _payload, _digest) ON CONFLICT DO NOTHING;
   IF FOUND THEN

@@ -127,23 +127,44 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane_now x WHERE x.number = w.number OFFSET 0) l;
 END $$;
 
+-- The jobs in turns of a queue. What waits is not read.
+CREATE FUNCTION seriatim.claimed_jobs(_queue int) RETURNS TABLE (o_seq bigint, o_key text) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  _mode smallint := (SELECT mode FROM seriatim.queue WHERE number = _queue);
+BEGIN
+  RETURN QUERY SELECT o.seq, l.key FROM unnest(seriatim.claimed_lanes(_queue, NULL)) w (number)
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
+    CROSS JOIN LATERAL (
+      SELECT l.number AS seq WHERE l.payload IS NOT NULL
+      UNION ALL
+      SELECT i.seq FROM seriatim.owned(l.number, _mode, l.taken, l.joined) i) o;
+END $$;
+
+-- The first of them after a place, by arrival or by key; with _key, only those of it. job_view looks for a light claim of each: in
+-- all claims, so only for those that are shown.
+CREATE FUNCTION seriatim.running(_queue int, _by_key boolean, _key text, _place text, _last bigint, _rows_max bigint)
+RETURNS SETOF seriatim.job_view LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT j.* FROM (
+      SELECT c.o_seq, CASE WHEN _by_key THEN coalesce(c.o_key, '') ELSE '' END COLLATE "C" AS place
+      FROM seriatim.claimed_jobs(_queue) c
+      WHERE (_key IS NULL OR c.o_key = _key) AND (_last IS NULL
+        OR CASE WHEN _by_key THEN (coalesce(c.o_key, '') COLLATE "C", c.o_seq) > (_place, _last) ELSE c.o_seq > _last END)
+      ORDER BY place, c.o_seq LIMIT _rows_max) c
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = c.o_seq OFFSET 0) j;
+END $$;
+
 -- Jobs that have not ended, by arrival. A packed lane is one job, with the lane's number. Between two jobs with rows
 -- of their own are few lanes.
 CREATE FUNCTION seriatim.live_jobs(_queue int, _waiting boolean, _last bigint, _rows_max bigint) RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  _mode smallint := (SELECT mode FROM seriatim.queue WHERE number = _queue);
   _but bigint[] := '{}';
   _jobs bigint[];
   _to bigint := seriatim.last_number();
 BEGIN
   IF _waiting THEN
-    _but := ARRAY(SELECT o.seq FROM unnest(seriatim.claimed_lanes(_queue, NULL)) w (number)
-      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
-      CROSS JOIN LATERAL (
-        SELECT l.number AS seq WHERE l.payload IS NOT NULL
-        UNION ALL
-        SELECT i.seq FROM seriatim.owned(l.number, _mode, l.taken, l.joined) i) o);
+    _but := ARRAY(SELECT o_seq FROM seriatim.claimed_jobs(_queue));
   END IF;
   _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE queue IS NOT NULL
     AND (queue, seq) > (_queue, _last) AND (queue, seq) <= (_queue, _to)

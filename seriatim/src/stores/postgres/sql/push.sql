@@ -335,7 +335,7 @@ RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
-  _known int[] := seriatim.queues_for(_queues::jsonb);
+  _known int[];
   _numbers int[];
   _routes bigint[];
   _run_at bigint[];
@@ -347,7 +347,9 @@ DECLARE
   _seqs bigint[];
   _found seriatim.joined;
 BEGIN
+  -- First: a snapshot from before a queue was made does not show it.
   PERFORM seriatim.check_isolation();
+  _known := seriatim.queues_for(_queues::jsonb);
   IF cardinality(_known) = 1 THEN
     _numbers := array_fill(_known[1], ARRAY[cardinality(_queue)]);
   ELSE

@@ -38,6 +38,26 @@ BEGIN
   o_count := least(cardinality(_found), _rows_max);
 END $$;
 
+-- The first dead jobs of a queue, of those that died by _until: oldest first, and among those of one time the lowest number.
+CREATE FUNCTION seriatim.oldest_dead(_queue int, _until bigint, _rows_max bigint) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  _jobs bigint[];
+  _last bigint;
+BEGIN
+  -- Backwards, the index has the highest number of a time first. So of the last time all are left out here.
+  SELECT max(o.last), array_agg(o.seq ORDER BY o.ended_at, o.seq) FILTER (WHERE o.ended_at < o.last) INTO _last, _jobs
+  FROM (SELECT w.*, max(w.ended_at) OVER () AS last FROM (
+    SELECT ended_at, seq FROM seriatim.ended WHERE queue IS NOT NULL
+      AND (queue, state, -ended_at) >= (_queue, 3::smallint, -_until) AND (queue, state) <= (_queue, 3::smallint)
+    ORDER BY queue DESC, state DESC, -ended_at DESC, seq DESC LIMIT _rows_max) w) o;
+  IF _last IS NULL THEN
+    RETURN '{}';
+  END IF;
+  RETURN _jobs || ARRAY(SELECT seq FROM seriatim.ended WHERE queue IS NOT NULL
+    AND (queue, state, -ended_at) >= (_queue, 3::smallint, -_last) AND (queue, state, -ended_at) <= (_queue, 3::smallint, -_last)
+    ORDER BY queue, state, -ended_at, seq LIMIT _rows_max - coalesce(cardinality(_jobs), 0));
+END $$;
+
 -- Deletes dead jobs after their retention, and the oldest above their queue's limit.
 CREATE FUNCTION seriatim.sweep_dead(_now bigint, _rows_max int,
   OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
@@ -45,21 +65,24 @@ LANGUAGE plpgsql AS $$
 DECLARE
   _q record;
   _found bigint[] := '{}';
+  _left int;
+  _old bigint[];
+  _over bigint[];
 BEGIN
   FOR _q IN
-    SELECT q.number, q.retain_dead, t.dead - q.retain_dead_max AS over
+    SELECT q.number, q.retain_dead, (t.dead - q.retain_dead_max)::bigint AS over
     FROM seriatim.queue q
     JOIN (SELECT queue, sum(dead) AS dead FROM seriatim.tally GROUP BY queue) t ON t.queue = q.number AND t.dead > 0
     ORDER BY q.number
   LOOP
-    _found := _found || ARRAY(
-      SELECT o.seq FROM (
-        SELECT seq, ended_at, row_number() OVER (ORDER BY -ended_at DESC, created_at / 1000, seq) AS rank
-        FROM seriatim.ended WHERE queue = _q.number AND state = 3
-        -- As in the index.
-        ORDER BY -ended_at DESC, created_at / 1000, seq LIMIT _rows_max + 1) o
-      WHERE o.rank <= _q.over OR seriatim.later(o.ended_at, _q.retain_dead) <= _now
-      ORDER BY o.rank);
+    _left := _rows_max + 1 - cardinality(_found);
+    _old := seriatim.oldest_dead(_q.number, _now - _q.retain_dead, _left);
+    _over := '{}';
+    IF _q.over > cardinality(_old) THEN
+      _over := seriatim.oldest_dead(_q.number, seriatim.last_number(), least(_q.over, _left));
+    END IF;
+    -- Each is the beginning of the other.
+    _found := _found || CASE WHEN cardinality(_over) > cardinality(_old) THEN _over ELSE _old END;
     EXIT WHEN cardinality(_found) > _rows_max;
   END LOOP;
   o_more := cardinality(_found) > _rows_max;

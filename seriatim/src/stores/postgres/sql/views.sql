@@ -53,14 +53,6 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = r.o_seq OFFSET 0) v;
 END $$;
 
--- The jobs in turns of a queue. What waits is not read.
-CREATE FUNCTION seriatim.running(_queue int) RETURNS SETOF seriatim.job_view LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN QUERY SELECT j.* FROM (SELECT number FROM seriatim.claimed_lane WHERE queue = _queue) c
-    CROSS JOIN LATERAL (SELECT t.seq FROM seriatim.turn_job t WHERE t.lane = c.number OFFSET 0) t
-    CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = t.seq OFFSET 0) j;
-END $$;
-
 CREATE VIEW seriatim.jobs AS
 SELECT seriatim.job_id(v.created_at, v.queue, v.seq) AS job_id, v.name AS queue, v.key, v.task,
   (ARRAY['queued', 'running', 'succeeded', 'dead', 'canceled'])[v.state + 1] AS state,

@@ -112,6 +112,33 @@ async fn a_row_that_a_transaction_has_locked_is_passed_by() {
     assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 1);
 }
 
+/// Otherwise it would keep all nodes from draining, and its session, idle for the pool, the next call of this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_nobody_waits_for_any_more_ends_on_the_server_too() {
+    let schema = Schema(new_schema());
+    let store = open(&schema.0).await;
+    push(&store, vec![job("k", 1)]).await;
+    schema.run("INSERT INTO @inbox (queue, key, payload) VALUES ('q', 'k', '2')", true).await;
+    let holder = session().await;
+    holder.batch_execute(&schema.sql("BEGIN; SELECT FROM @lane FOR UPDATE")).await.unwrap();
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let hasty = format!("{}{mark}schema={}&connections=1&call_timeout=500ms", url(), schema.0);
+    let hasty = Postgres::connect(&hasty).await.unwrap();
+    let request = DrainInbox { rows_max: 10, ..Default::default() };
+    let error = hasty.drain_inbox(request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let (watcher, alone) =
+        (session().await, schema.sql("SELECT pg_try_advisory_xact_lock(hashtext('inbox @'))"));
+    let others_may = async {
+        while !watcher.query_one(&alone, &[]).await.unwrap().get::<_, bool>(0) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, others_may).await.expect("it holds up no other node");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 2, "nothing of it has happened");
+}
+
 #[tokio::test]
 async fn inserts_notify_only_while_nodes_wait() {
     let schema = Schema(new_schema());

@@ -3,7 +3,10 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::contract::{Actions, Beat, Cancel, Cancelled, GoOn, Rescue};
+use crate::contract::{
+    Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, DrainInbox, GoOn, Inbox, OpenBatch,
+    Rescue,
+};
 use crate::model::LaneId;
 use crate::{Mode, Outcome};
 
@@ -136,6 +139,93 @@ async fn heartbeats_have_a_connection_of_their_own() {
     let beat = line.heartbeat(Heartbeat { now: None, node, beats: Vec::new() });
     assert!(timeout(SOON, beat).await.expect("it waits for nobody").unwrap().alive);
     drop(in_use);
+}
+
+#[tokio::test]
+async fn a_job_gets_another_node_before_its_lane_is_locked() {
+    let schema = new_schema();
+    let (store, server) = (open(&schema).await, session().await);
+    declare(&store, Queue::fifo("q")).await;
+    let job = vec![job("a", 1).consumer_group("g")];
+    let pushed = store.push(Push { now: None, jobs: job }).await.unwrap();
+    let other = session().await;
+    // As a push does that is not over yet.
+    let route = "BEGIN; INSERT INTO seriatim.route (node, consumer_group) VALUES ('new', 'g')";
+    other.batch_execute(&in_schema(route, &schema)).await.unwrap();
+    let change = Change::Node(Some("new".into()));
+    let amend = Amend { now: None, job: pushed[0].job_id, change };
+    let one = store.clone();
+    let amending = tokio::spawn(async move { one.amend(amend).await });
+    until_waiting(&server, &schema, 1).await;
+    assert!(is_free(&other, &schema, "key = 'a'").await, "the push may need it");
+    other.batch_execute("COMMIT").await.unwrap();
+    amending.await.unwrap().unwrap();
+    let mine =
+        Claim { node_name: Some("new".into()), groups: vec!["g".into()], ..claiming("q", 1) };
+    assert!(claim(&store, "q", 1).await.turns.is_empty(), "it is bound");
+    assert_eq!(store.claim(mine).await.unwrap().turns.len(), 1);
+}
+
+/// The end of its last job, which pushes the callback, has locked lanes.
+#[tokio::test]
+async fn where_the_callback_of_a_batch_may_run_is_written_when_the_batch_is_opened() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let callback = job("c", 1).node("n").consumer_group("g");
+    let request = OpenBatch { now: None, id: "b".into(), callback };
+    store.open_batch(request).await.unwrap();
+    let routes = "SELECT count(*) FROM seriatim.route WHERE node = 'n' AND consumer_group = 'g'";
+    let routes = session().await.query_one(&in_schema(routes, &schema), &[]).await.unwrap();
+    assert_eq!(routes.get::<_, i64>(0), 1);
+}
+
+/// A session, and a store whose lane of key "k" in queue "q" it has locked.
+async fn with_a_locked_lane(schema: &str) -> (tokio_postgres::Client, Arc<Postgres>) {
+    let store = open(schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    (lock(schema, "key = 'k'").await, store)
+}
+
+/// Nobody waits for a push, or a step of the inbox, that waits for a lane.
+async fn holds_up_nobody(schema: &str, others: &Postgres) {
+    let server = session().await;
+    until_waiting(&server, schema, 1).await;
+    let calls = async {
+        declare(others, Queue::parallel("another")).await;
+        push(others, vec![Job::new("new", &2).unwrap().node("new")]).await;
+        others.pause_queue("another".into(), true).await.unwrap();
+    };
+    timeout(SOON, calls).await.expect("they wait for nobody");
+}
+
+#[tokio::test]
+async fn a_push_to_a_new_queue_that_waits_for_a_lane_of_another_holds_up_nobody() {
+    let schema = new_schema();
+    let (holder, store) = with_a_locked_lane(&schema).await;
+    let jobs = vec![Job::new("new", &1).unwrap().node("new"), job("k", 2)];
+    let pushing = tokio::spawn({
+        let store = store.clone();
+        async move { push(&store, jobs).await }
+    });
+    holds_up_nobody(&schema, &*open(&schema).await).await;
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    pushing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_of_the_inbox_that_waits_for_a_lane_holds_up_nobody() {
+    let schema = new_schema();
+    let (holder, store) = with_a_locked_lane(&schema).await;
+    let rows = "INSERT INTO seriatim.inbox (queue, key, node) VALUES ('new', NULL, 'new'), ('q', 'k', NULL)";
+    session().await.batch_execute(&in_schema(rows, &schema)).await.unwrap();
+    let draining = tokio::spawn({
+        let store = store.clone();
+        async move { store.drain_inbox(DrainInbox { rows_max: 9, ..Default::default() }).await }
+    });
+    holds_up_nobody(&schema, &*open(&schema).await).await;
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(draining.await.unwrap().unwrap().pushed.len(), 2);
 }
 
 /// For two leases, as long as the worker's heartbeats come. It may not know of the transaction.

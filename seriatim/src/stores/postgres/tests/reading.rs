@@ -9,9 +9,9 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Act, Actions, Beat, Cancel, Consumer, Fleet, JobQuery, JobState, LaneAction, LaneOrder,
-    LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Rescue, Selected,
-    Selection, Sweep, Views,
+    Act, Actions, Beat, Cancel, Consumer, Fleet, JobOrder, JobQuery, JobState, LaneAction,
+    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Rescue,
+    Selected, Selection, Sweep, Views,
 };
 use crate::model::past::Past;
 use crate::store::Fate;
@@ -430,6 +430,71 @@ async fn what_is_done_with_some_dead_jobs_reads_no_others() {
     let sweep = store.sweep(Sweep { now: None, rows_max: 100 });
     let (_, read) = watched.counted(sweep).await;
     assert!(read < ENDED as i64 / 10, "a sweep read {read}");
+}
+
+#[tokio::test]
+async fn a_sweep_reads_no_dead_jobs_but_those_that_it_deletes() {
+    let (_server, store) = alone().await;
+    let queue = Queue::fifo("q");
+    declare(&store, queue.clone()).await;
+    let now = Timestamp::of_this_machine();
+    // Ten die together, the last ones first. Of ten, those that come later were created earlier.
+    let at = |i: usize| now - LEASE * (i / 10) as u32;
+    let dead = |i: usize| {
+        let created_at = Some(now - LEASE * (1_000 + i as u32));
+        let past = Past { created_at, dead_at: Some(at(i)), ..Past::default() };
+        Job::new("q", &i).unwrap().key(format!("k{i}")).past(past)
+    };
+    let jobs = (0..ENDED).map(dead).collect();
+    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
+    store.pool.query("ANALYZE", &[]).await.unwrap();
+    let mut oldest: Vec<_> = pushed.iter().map(|pushed| pushed.job_id).enumerate().collect();
+    oldest.sort_by_key(|(i, id)| (at(*i), id.seq()));
+    let oldest: Vec<JobId> = oldest.into_iter().map(|(_, id)| id).collect();
+    let watched = Watched::new(store.clone());
+    let sweep = async || {
+        let sweep = store.sweep(Sweep { now: Some(now), rows_max: 1_000 });
+        let (swept, read) = watched.counted(sweep).await;
+        let most = SLACK + 10 * swept.dead.len() as i64;
+        assert!(read <= most, "{read} rows and entries for {} jobs", swept.dead.len());
+        let mut dead = swept.dead;
+        dead.sort_by_key(|id| oldest.iter().position(|old| old == id));
+        dead
+    };
+    assert!(sweep().await.is_empty());
+    declare(&store, queue.clone().retain_dead_max(ENDED as u64 - 15)).await;
+    assert_eq!(sweep().await, oldest[..15], "those above the limit");
+    let retained = ENDED as u32 / 10 - 3;
+    declare(&store, queue.retain_dead(LEASE * retained)).await;
+    assert_eq!(sweep().await, oldest[15..30], "those that are too old");
+    assert!(sweep().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_runs_is_listed_without_a_look_through_the_claims_for_each_job_that_runs() {
+    let (_server, store) = alone().await;
+    let queue = name(Mode::Parallel);
+    declare(&store, Queue::parallel(&*queue)).await;
+    let running = 5_000;
+    push_many(&store, jobs_of(Mode::Parallel, "k", running)).await;
+    let mut jobs = Vec::new();
+    for _ in 0..running / 10 {
+        jobs.extend(claim(&store, &queue, 10).await.turns.iter().map(|turn| turn.jobs[0].id));
+    }
+    assert_eq!(jobs.len(), running);
+    jobs.sort_unstable_by_key(|job| job.seq());
+    let watched = Watched::new(store.clone());
+    for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+        let all = JobQuery::new(&*queue, JobState::Running);
+        let mut query = JobQuery { order, rows_max: 5, ..all };
+        for expected in jobs.chunks(5).take(2) {
+            let (page, read) = watched.counted(store.jobs(query.clone())).await;
+            let shown: Vec<JobId> = page.rows.iter().map(|job| job.id).collect();
+            assert_eq!(shown, expected, "{order:?}");
+            assert!(read <= 5 * running as i64, "{read} rows and entries, {order:?}");
+            query.after = page.next;
+        }
+    }
 }
 
 #[tokio::test]

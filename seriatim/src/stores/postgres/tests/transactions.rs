@@ -102,9 +102,17 @@ async fn a_transaction_at_another_isolation_level_is_refused() {
     let client = Client::new(store.clone());
     let mut session = session().await;
     let level = tokio_postgres::IsolationLevel::RepeatableRead;
-    let mut transaction = session.build_transaction().isolation_level(level).start().await.unwrap();
-    let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();
-    assert!(error.to_string().contains("READ COMMITTED"), "{error}");
+    for (queue, has_begun) in [("one", false), ("two", true)] {
+        let begun = session.build_transaction().isolation_level(level).start().await;
+        let mut transaction = begun.unwrap();
+        if has_begun {
+            // From here on it sees no queue that others make.
+            transaction.batch_execute("SELECT 1").await.unwrap();
+        }
+        let jobs = vec![Job::new(queue, &1).unwrap()];
+        let error = client.push_in(&mut transaction, jobs).await.unwrap_err();
+        assert!(error.to_string().contains("READ COMMITTED"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -132,6 +140,25 @@ async fn an_open_transaction_keeps_nobody_from_new_queues() {
     tokio::time::timeout(SOON, others).await.expect("they wait for nobody");
     transaction.commit().await.unwrap();
     assert_eq!(claim(&store, "mine", 1).await.turns.len(), 1);
+}
+
+#[tokio::test]
+async fn an_open_transaction_keeps_nobody_from_pushing_to_a_node_or_group_that_is_new_with_it() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let client = Client::new(store.clone() as SharedStore);
+    let bound = |queue: &str| {
+        let job = || Job::new(queue, &1).unwrap();
+        let both = job().node("new").consumer_group("new");
+        vec![job().node("new"), job().consumer_group("new"), both]
+    };
+    let mut session = session().await;
+    let mut transaction = session.transaction().await.unwrap();
+    client.push_in(&mut transaction, bound("mine")).await.unwrap();
+    let others = push(&store, bound("theirs"));
+    tokio::time::timeout(SOON, others).await.expect("they wait for nobody");
+    transaction.commit().await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap().iter().map(|one| one.jobs).sum::<u64>(), 6);
 }
 
 /// NOTIFY in a transaction makes all such commits of the server wait for each other.

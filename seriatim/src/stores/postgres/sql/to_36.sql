@@ -1,0 +1,1 @@
+-- From version 35: only functions changed.
