@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
-use super::gates::{Gates, Lock};
+use super::gates::Lock;
 use super::lane_row::{LaneRow, node_number};
 use super::server::Server;
 use super::sql::{Columns, LIST_MAX, list, text};
@@ -59,7 +59,7 @@ impl Fleet for Mysql {
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
-            self.inner, Lock::Write(Gates::All), request.now, work => super::sweep::sweep(
+            self.inner, Lock::Sweep, request.now, work => super::sweep::sweep(
                 work, request.rows_max, &self.inner.names_to
             )
         )

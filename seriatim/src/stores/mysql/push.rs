@@ -21,7 +21,7 @@ use crate::stores::state::push::{repeat_of, throttle_of};
 use crate::stores::state::{IdempotencyKey, Location};
 
 /// Most idempotency keys in one statement.
-const NAMES_MAX: usize = 500;
+pub(super) const NAMES_MAX: usize = 500;
 
 #[async_trait]
 impl Producer for Mysql {
@@ -102,7 +102,7 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
             .filter_map(|(job, _)| name_of(job, number(job)))
             .filter(|name| !work.state.idempotency.contains_key(name))
             .collect();
-        give_back(work, unused).await?;
+        delete_names(work, unused, " AND job = ''").await?;
     }
     Ok(pushed)
 }
@@ -121,15 +121,17 @@ async fn remember(work: &mut Work<'_>, rows: &[String], are_reserved: bool) -> T
     Ok(())
 }
 
-/// Deletes reserved idempotency keys of jobs that were refused.
-async fn give_back(work: &mut Work<'_>, names: BTreeSet<IdempotencyKey>) -> Try<()> {
-    let names: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
-    for names in names.chunks(NAMES_MAX) {
-        let sql = format!(
-            "DELETE FROM seriatim_idempotency WHERE job = '' AND (q, k, name) IN ({})",
-            names.join(",")
-        );
-        work.write(&sql).await?;
+/// Deletes these idempotency keys for which `also` holds. One by one: for a list of rows, the server may read the whole table,
+/// and wait for others' names.
+pub(super) async fn delete_names(
+    work: &mut Work<'_>,
+    names: impl IntoIterator<Item = IdempotencyKey>,
+    also: &str,
+) -> Try<()> {
+    for (queue, key, name) in names {
+        let (key, name) = (text(key.as_deref().unwrap_or_default()), text(&name));
+        let row = format!("q = {queue} AND k = {key} AND name = {name}");
+        work.write(&format!("DELETE FROM seriatim_idempotency WHERE {row}{also}")).await?;
     }
     Ok(())
 }
