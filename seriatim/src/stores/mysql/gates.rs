@@ -161,8 +161,8 @@ pub(super) fn wait_for_claims(numbers: &BTreeSet<u32>) -> String {
     lock_gates(numbers, CLAIMING, "FOR UPDATE")
 }
 
-/// Makes a pause of these queues wait until the operation ends. What it reads of them afterwards is not changed by a
-/// pause that has returned before.
+/// Makes a pause or new limit of these queues wait until the operation ends. What it reads of them afterwards is not older
+/// than one that has returned before.
 pub(super) fn begin_claim(numbers: &BTreeSet<u32>) -> String {
     lock_gates(numbers, CLAIMING, SHARED)
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Inner;
-use super::definitions::Known;
+use super::definitions::{Known, STAMP};
 use super::error::Try;
 use super::migrate::not_set_up;
 use super::rings::Rings;
@@ -120,8 +120,7 @@ impl Ear {
             Some(rings) => rings.statement(store.pool.process),
             None => Rings::NEWEST.to_owned(),
         };
-        let sql =
-            format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}; {INBOX_WAITS}");
+        let sql = format!("{STAMP}; {rows}; {INBOX_WAITS}");
         let (stamp, rows, waits) = answers_to(store, &sql).await?;
         let mut wake = if waits { Wake::of([INBOX_BELL]) } else { Wake::of([]) };
         if stamp != self.known.stamp {
