@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
@@ -11,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::error::Try;
 use super::options::Options;
 use crate::lock::lock;
-use crate::model::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind, Result};
 
 /// How many seconds a statement waits for a locked row.
 pub(super) const LOCK_WAIT_SECONDS: u32 = 10;
@@ -118,6 +119,15 @@ impl Pool {
         }
     }
 
+    /// The answers to statements outside of any transaction, within `call_timeout`.
+    pub(super) async fn ask(&self, sql: &str) -> Result<Vec<Answer>> {
+        let limit = self.options.call_timeout;
+        let asked = tokio::time::timeout(limit, self.first(sql)).await;
+        let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
+        loan.give_back();
+        Ok(answers)
+    }
+
     /// Opens a connection, within `connect_timeout`.
     pub(super) async fn connect(&self) -> Try<Conn> {
         let limit = self.options.connect_timeout;
@@ -175,6 +185,11 @@ impl Pool {
         self.places.close();
         lock(&self.idle).clear();
     }
+}
+
+pub(super) fn timed_out(limit: Duration) -> Error {
+    let message = format!("MySQL did not answer within {limit:?} (call_timeout)");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// Refuses a server of a cluster in which several servers accept writes: a lock holds on one of them only, so two could
