@@ -51,8 +51,8 @@ pub(super) struct Loan<'a> {
 pub(super) enum Session<'a> {
     /// A connection of the store, in the operation's own transaction.
     Ours(Loan<'a>),
-    /// The user's transaction.
-    Users(&'a mut (dyn Statements + 'a)),
+    /// The user's transaction; the pool is for what is read beside it.
+    Users(&'a mut (dyn Statements + 'a), &'a Pool),
 }
 
 /// Runs statements.
@@ -240,7 +240,7 @@ impl Session<'_> {
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         match self {
             Self::Ours(loan) => loan.run(sql).await,
-            Self::Users(transaction) => transaction.run(sql).await,
+            Self::Users(transaction, _) => transaction.run(sql).await,
         }
     }
 
@@ -248,7 +248,7 @@ impl Session<'_> {
     pub(super) fn process(&self) -> u64 {
         match self {
             Self::Ours(loan) => loan.pool.process,
-            Self::Users(_) => 0,
+            Self::Users(..) => 0,
         }
     }
 
