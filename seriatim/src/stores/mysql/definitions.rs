@@ -12,6 +12,9 @@ use crate::stores::state::{QueueRow, State};
 /// The value of `paused` for a queue that is being deleted; 1 is a paused one.
 pub(super) const CLOSING: i64 = 2;
 
+/// Reads the version of the definitions.
+pub(super) const STAMP: &str = "SELECT definitions FROM seriatim_meta WHERE id = 1";
+
 pub(super) type Routes = Vec<(Option<String>, Option<String>)>;
 
 /// The queues and routes as last read. They change rarely, and each change raises a version.

@@ -23,6 +23,8 @@ pub(super) enum Lock {
     Claim(Arc<str>),
     /// It settles claimed lanes, which keep their queue's mode.
     Settle(Patience),
+    /// It removes what is old in lanes of all queues, whose modes do not change until it ends. It waits for no lane.
+    Sweep,
     /// Exclusive: it may change definitions. Only other operations of this kind wait for it. Before that, it waits for what
     /// writes lanes of these queues, which a user's open transaction may be, and keeps others from it.
     Alone(BTreeSet<u32>),
@@ -91,7 +93,7 @@ impl Lock {
     }
 
     pub(super) fn skips_locked(&self) -> bool {
-        matches!(self, Self::Settle(Patience::Skip))
+        matches!(self, Self::Sweep | Self::Settle(Patience::Skip))
     }
 
     pub(super) fn is_look(&self) -> bool {
@@ -103,7 +105,7 @@ impl Lock {
         match self {
             Self::Look | Self::Settle(_) | Self::Write(Gates::None) => BTreeSet::new(),
             Self::Alone(closed) => closed.clone(),
-            Self::Write(Gates::All) => queues.keys().copied().collect(),
+            Self::Sweep | Self::Write(Gates::All) => queues.keys().copied().collect(),
             Self::Write(Gates::Numbered(numbers)) => numbers.clone(),
             Self::Write(Gates::Named(names)) => {
                 let named = queues.values().filter(|row| names.contains(&row.name));
@@ -159,8 +161,8 @@ pub(super) fn wait_for_claims(numbers: &BTreeSet<u32>) -> String {
     lock_gates(numbers, CLAIMING, "FOR UPDATE")
 }
 
-/// Makes a pause of these queues wait until the operation ends. What it reads of them afterwards is not changed by a
-/// pause that has returned before.
+/// Makes a pause or new limit of these queues wait until the operation ends. What it reads of them afterwards is not older
+/// than one that has returned before.
 pub(super) fn begin_claim(numbers: &BTreeSet<u32>) -> String {
     lock_gates(numbers, CLAIMING, SHARED)
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::bodies::Bodies;
-use super::definitions::Known;
+use super::definitions::{Known, STAMP};
 use super::due::mine;
 use super::error::Try;
 use super::gates::begin_claim;
 use super::load::{Need, nodes};
-use super::sql::{Columns, list};
+use super::sql::Columns;
 use super::tickets::{given_up_of, ticket_of};
 use super::tokens::draw_token_after;
 use super::work::Work;
@@ -87,24 +87,20 @@ impl<'r> GoingOn<'r> {
         Ok(())
     }
 
-    /// Draws the token. Tells the model which of the queues are paused now: the settle may have waited long for its
-    /// lanes, and a pause that has returned holds.
+    /// Draws the token. Pauses the queues in the model if definitions have changed: the settle may have waited long for its
+    /// lanes, and a pause or limit that has returned holds.
     async fn draw_token(&self, work: &mut Work<'_>) -> Try<i64> {
         let names = self.request.go_on.iter().map(|go_on| &go_on.claim.queue);
         let queues: BTreeSet<u32> =
             names.filter_map(|name| Some(work.state.queue(name).ok()?.number)).collect();
-        let numbers = list(queues.iter().map(|number| u64::from(*number)));
-        let sql = format!(
-            "{}; SELECT number FROM seriatim_queue WHERE number IN ({numbers}) AND paused = 0",
-            begin_claim(&queues)
-        );
+        let sql = format!("{};{STAMP}", begin_claim(&queues));
         let (answers, (token, _)) = draw_token_after(work, sql).await?;
-        let mut running = BTreeSet::new();
-        for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
-            running.insert(Columns::of(row).int()? as u32);
-        }
-        for row in work.state.queues.values_mut().filter(|row| queues.contains(&row.number)) {
-            row.paused = !running.contains(&row.number);
+        let stamp = answers.into_iter().nth(1).and_then(|answer| answer.rows.into_iter().next());
+        let stamp = Columns::of(stamp.ok_or_else(super::sql::corrupt)?).int()?;
+        if stamp != work.known.stamp {
+            for row in work.state.queues.values_mut() {
+                row.paused = true;
+            }
         }
         Ok(token)
     }

@@ -431,7 +431,7 @@ impl Work<'_> {
     }
 
     /// The lanes of these jobs, with their current ids; merged jobs are noted as aliases. Unknown ids are left out.
-    /// Takes no locks.
+    /// Takes no locks, and does not see what a user's transaction has written itself.
     pub(super) async fn find(&mut self, ids: &[JobId]) -> Try<Vec<(JobId, Option<u64>)>> {
         let mut found = Vec::new();
         for ids in ids.chunks(LIST_MAX / 10) {
@@ -439,7 +439,7 @@ impl Work<'_> {
             let sql =
                 format!("SELECT id, target FROM seriatim_alias WHERE id IN ({})", names.join(","));
             let mut wanted: BTreeSet<JobId> = ids.iter().copied().collect();
-            for row in self.rows(&sql).await? {
+            for row in self.committed(&sql).await? {
                 let mut row = Columns::of(row);
                 let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
                 wanted.remove(&alias);
@@ -452,7 +452,7 @@ impl Work<'_> {
                  SELECT id, q, j_created, id FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
                  SELECT seq, q, created, NULL FROM seriatim_ended WHERE seq IN ({seqs})"
             );
-            for row in self.rows(&sql).await? {
+            for row in self.committed(&sql).await? {
                 let mut row = Columns::of(row);
                 let (seq, q) = (row.int()? as u64, row.int()? as u32);
                 let id = JobId::new(Timestamp::from_micros(row.int()?), q, 0, seq);
@@ -466,7 +466,7 @@ impl Work<'_> {
     }
 }
 
-fn job_id(row: &mut Columns) -> Try<JobId> {
+pub(super) fn job_id(row: &mut Columns) -> Try<JobId> {
     let bytes = row.bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
     bytes.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)
 }

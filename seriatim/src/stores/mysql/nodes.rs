@@ -6,11 +6,10 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
-use super::gates::{Gates, Lock};
+use super::gates::Lock;
 use super::lane_row::{LaneRow, node_number};
 use super::server::Server;
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::transact::timed_out;
 use super::work::Work;
 use super::{Inner, Mysql, claim};
 use crate::contract::{
@@ -59,7 +58,7 @@ impl Fleet for Mysql {
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
-            self.inner, Lock::Write(Gates::All), request.now, work => super::sweep::sweep(
+            self.inner, Lock::Sweep, request.now, work => super::sweep::sweep(
                 work, request.rows_max, &self.inner.names_to
             )
         )
@@ -68,11 +67,8 @@ impl Fleet for Mysql {
 
 /// Remembers the server. Whether the node saw another one before, or a restart.
 async fn has_moved(store: &Inner, node: &NodeId) -> Result<bool> {
-    let limit = store.pool.options.call_timeout;
-    let asked = tokio::time::timeout(limit, store.pool.first(Server::MARK)).await;
-    let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
-    loan.give_back();
-    Ok(store.marks.changed(node, Server::read(answers)?))
+    let server = Server::read(store.pool.ask(Server::MARK).await?)?;
+    Ok(store.marks.changed(node, server))
 }
 
 async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {

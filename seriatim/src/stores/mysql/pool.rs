@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
@@ -11,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::error::Try;
 use super::options::Options;
 use crate::lock::lock;
-use crate::model::{Error, ErrorKind};
+use crate::model::{Error, ErrorKind, Result};
 
 /// How many seconds a statement waits for a locked row.
 pub(super) const LOCK_WAIT_SECONDS: u32 = 10;
@@ -50,8 +51,8 @@ pub(super) struct Loan<'a> {
 pub(super) enum Session<'a> {
     /// A connection of the store, in the operation's own transaction.
     Ours(Loan<'a>),
-    /// The user's transaction.
-    Users(&'a mut (dyn Statements + 'a)),
+    /// The user's transaction; the pool is for what is read beside it.
+    Users(&'a mut (dyn Statements + 'a), &'a Pool),
 }
 
 /// Runs statements.
@@ -118,6 +119,15 @@ impl Pool {
         }
     }
 
+    /// The answers to statements outside of any transaction, within `call_timeout`.
+    pub(super) async fn ask(&self, sql: &str) -> Result<Vec<Answer>> {
+        let limit = self.options.call_timeout;
+        let asked = tokio::time::timeout(limit, self.first(sql)).await;
+        let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
+        loan.give_back();
+        Ok(answers)
+    }
+
     /// Opens a connection, within `connect_timeout`.
     pub(super) async fn connect(&self) -> Try<Conn> {
         let limit = self.options.connect_timeout;
@@ -177,6 +187,11 @@ impl Pool {
     }
 }
 
+pub(super) fn timed_out(limit: Duration) -> Error {
+    let message = format!("MySQL did not answer within {limit:?} (call_timeout)");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 /// Refuses a server of a cluster in which several servers accept writes: a lock holds on one of them only, so two could
 /// run a key at the same time.
 async fn refuse_several_writers(conn: &mut Conn) -> Try<()> {
@@ -225,7 +240,7 @@ impl Session<'_> {
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         match self {
             Self::Ours(loan) => loan.run(sql).await,
-            Self::Users(transaction) => transaction.run(sql).await,
+            Self::Users(transaction, _) => transaction.run(sql).await,
         }
     }
 
@@ -233,7 +248,7 @@ impl Session<'_> {
     pub(super) fn process(&self) -> u64 {
         match self {
             Self::Ours(loan) => loan.pool.process,
-            Self::Users(_) => 0,
+            Self::Users(..) => 0,
         }
     }
 

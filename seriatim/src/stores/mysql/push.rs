@@ -1,6 +1,6 @@
 //! Pushing jobs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,7 +11,8 @@ use super::definitions::Known;
 use super::error::{Fail, Try};
 use super::fold::count_call;
 use super::gates::Lock;
-use super::load::Need;
+use super::load::{Need, job_id};
+use super::pool::Session;
 use super::sql::{Columns, bytes, text};
 use super::work::Work;
 use crate::contract::batches::refuse_batches;
@@ -21,7 +22,7 @@ use crate::stores::state::push::{repeat_of, throttle_of};
 use crate::stores::state::{IdempotencyKey, Location};
 
 /// Most idempotency keys in one statement.
-const NAMES_MAX: usize = 500;
+pub(super) const NAMES_MAX: usize = 500;
 
 #[async_trait]
 impl Producer for Mysql {
@@ -102,7 +103,7 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
             .filter_map(|(job, _)| name_of(job, number(job)))
             .filter(|name| !work.state.idempotency.contains_key(name))
             .collect();
-        give_back(work, unused).await?;
+        delete_names(work, unused, " AND job = ''").await?;
     }
     Ok(pushed)
 }
@@ -121,15 +122,17 @@ async fn remember(work: &mut Work<'_>, rows: &[String], are_reserved: bool) -> T
     Ok(())
 }
 
-/// Deletes reserved idempotency keys of jobs that were refused.
-async fn give_back(work: &mut Work<'_>, names: BTreeSet<IdempotencyKey>) -> Try<()> {
-    let names: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
-    for names in names.chunks(NAMES_MAX) {
-        let sql = format!(
-            "DELETE FROM seriatim_idempotency WHERE job = '' AND (q, k, name) IN ({})",
-            names.join(",")
-        );
-        work.write(&sql).await?;
+/// Deletes these idempotency keys for which `also` holds. One by one: for a list of rows, the server may read the whole table,
+/// and wait for others' names.
+pub(super) async fn delete_names(
+    work: &mut Work<'_>,
+    names: impl IntoIterator<Item = IdempotencyKey>,
+    also: &str,
+) -> Try<()> {
+    for (queue, key, name) in names {
+        let (key, name) = (text(key.as_deref().unwrap_or_default()), text(&name));
+        let row = format!("q = {queue} AND k = {key} AND name = {name}");
+        work.write(&format!("DELETE FROM seriatim_idempotency WHERE {row}{also}")).await?;
     }
     Ok(())
 }
@@ -181,7 +184,7 @@ async fn recall(
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
     reserves: bool,
-) -> Try<std::collections::BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
+) -> Try<BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
     let name = |job: &Job| name_of(job, number(job));
     let throttle = |job: &Job| {
         let row = work.state.queue_row(number(job)?)?;
@@ -210,17 +213,50 @@ async fn recall(
             let mut row = Columns::of(row);
             let (queue, key, name) = (row.int()? as u32, row.text()?, row.text()?);
             let key = (!key.is_empty()).then(|| key.to_string());
-            let id = row.bytes()?.and_then(|bytes| bytes.try_into().ok());
-            let id = id.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)?;
-            let until = Timestamp::from_micros(row.int()?);
+            let (id, until) = (job_id(&mut row)?, Timestamp::from_micros(row.int()?));
             work.state.idempotency.insert((queue, key, name.to_string()), (id, until));
         }
     }
-    let named = work.state.idempotency.iter().filter(|((_, _, name), _)| !name.is_empty());
-    let named: Vec<JobId> = named.map(|(_, (id, _))| *id).collect();
-    for (id, lane) in work.find(&named).await? {
+    note_stored(work).await?;
+    Ok(work.state.idempotency.clone())
+}
+
+/// Tells the model which jobs of expired idempotency keys are stored: those count as long. Throttles do not.
+async fn note_stored(work: &mut Work<'_>) -> Try<()> {
+    let names = work.state.idempotency.iter();
+    let expired = names.filter(|((_, _, name), (_, until))| !name.is_empty() && *until <= work.now);
+    let expired: BTreeMap<IdempotencyKey, JobId> =
+        expired.map(|(name, (id, _))| (name.clone(), *id)).collect();
+    let ids: Vec<JobId> = expired.values().copied().collect();
+    for (id, lane) in work.find(&ids).await? {
         // Only its existence matters.
         work.state.jobs.entry(id).or_insert(lane.map_or(Location::Done, Location::Lane));
     }
-    Ok(work.state.idempotency.clone())
+    for id in uncommitted(work, expired).await? {
+        work.state.jobs.entry(id).or_insert(Location::Done);
+    }
+    Ok(())
+}
+
+/// The jobs of those of these idempotency keys that the user's transaction has written itself.
+async fn uncommitted(
+    work: &mut Work<'_>,
+    mut names: BTreeMap<IdempotencyKey, JobId>,
+) -> Try<Vec<JobId>> {
+    if matches!(work.session, Session::Ours(_)) {
+        return Ok(Vec::new());
+    }
+    let places: Vec<String> = names.keys().map(|name| format!("({})", place(name))).collect();
+    let mut committed = BTreeSet::new();
+    for places in places.chunks(NAMES_MAX) {
+        let sql = format!(
+            "SELECT job FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({})",
+            places.join(",")
+        );
+        for row in work.committed(&sql).await? {
+            committed.insert(job_id(&mut Columns::of(row))?);
+        }
+    }
+    names.retain(|_, id| !committed.contains(id));
+    Ok(names.into_values().collect())
 }

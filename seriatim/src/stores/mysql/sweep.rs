@@ -7,7 +7,8 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::DEAD;
 use super::load::Need;
-use super::sql::{Columns, LIST_MAX, bytes, literals};
+use super::push::{NAMES_MAX, delete_names};
+use super::sql::{Columns, bytes, literals};
 use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
@@ -20,22 +21,8 @@ pub(super) async fn sweep(
     rows_max: usize,
     names_seen: &AtomicI64,
 ) -> Try<Swept> {
-    let now = work.now;
-    let (at, most) = (now.as_micros(), rows_max + 1);
-    let sql = format!(
-        "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
-         JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) \
-         WHERE e.at <= {at} AND COALESCE(j.gen, l.j_gen) >= l.open AND e.seq <> l.taken ORDER BY e.seq LIMIT {most}"
-    );
-    let expired = work.rows(&sql).await?;
-    let more = expired.len() > rows_max;
-    for row in expired {
-        let mut row = Columns::of(row);
-        let (seq, lane) = (row.int()? as u64, row.int()? as u64);
-        work.leaving.entry(lane).or_default().push(seq);
-    }
-    let lanes: BTreeSet<u64> = work.leaving.keys().copied().collect();
-    work.lock_lanes(&lanes).await?;
+    let (now, at, most) = (work.now, work.now.as_micros(), rows_max + 1);
+    let more = lock_expired(work, rows_max).await?;
     let lanes: Vec<u64> = work.lanes.keys().copied().collect();
     work.load_jobs(&lanes, Need::Removal, true, Bodies::None, &HashMap::new()).await?;
     let mut swept = work.state.sweep(now, rows_max);
@@ -59,6 +46,35 @@ pub(super) async fn sweep(
             .await?;
     }
     Ok(swept)
+}
+
+/// Locks the lanes of expired jobs, but for those that other transactions have locked. Returns whether there may be more jobs
+/// to end now.
+async fn lock_expired(work: &mut Work<'_>, rows_max: usize) -> Try<bool> {
+    let (now, most) = (work.now.as_micros(), rows_max + 1);
+    let mut last = 0;
+    loop {
+        let sql = format!(
+            "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
+             JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) WHERE e.at <= {now} AND e.seq > {last} \
+             AND COALESCE(j.gen, l.j_gen) >= l.open AND e.seq <> l.taken ORDER BY e.seq LIMIT {most}"
+        );
+        let expired = work.rows(&sql).await?;
+        let more = expired.len() > rows_max;
+        let mut lanes = BTreeSet::new();
+        for row in expired {
+            let mut row = Columns::of(row);
+            let (seq, lane) = (row.int()? as u64, row.int()? as u64);
+            work.leaving.entry(lane).or_default().push(seq);
+            lanes.insert(lane);
+            last = seq;
+        }
+        work.lock_lanes(&lanes).await?;
+        // Locked lanes with many expired jobs are not in the way of those behind them.
+        if !more || !work.lanes.is_empty() {
+            return Ok(more);
+        }
+    }
 }
 
 /// Deletes finished and dead jobs after their retention, and dead ones above the queue's limit.
@@ -128,13 +144,20 @@ async fn forget_names(work: &mut Work<'_>, most: usize, seen: &AtomicI64) -> Try
     let known: BTreeSet<JobId> = work.find(&ids).await?.into_iter().map(|(id, _)| id).collect();
     let gone = ids.iter().filter(|id| !known.contains(&work.state.resolve(**id)));
     let gone: Vec<String> = gone.map(|id| bytes(&id.to_bytes())).collect();
-    for gone in gone.chunks(LIST_MAX / 10) {
+    for gone in gone.chunks(NAMES_MAX) {
+        // One that a transaction pushes again is locked, and will no longer be old.
         let sql = format!(
-            "DELETE FROM seriatim_idempotency WHERE until > {from} AND until <= {} AND job IN ({})",
+            "SELECT q, k, name {expired} > {from} AND until <= {} AND job IN ({}) FOR UPDATE SKIP LOCKED",
             end.unwrap_or(now),
             gone.join(",")
         );
-        work.run(&sql).await?;
+        let mut names = Vec::new();
+        for row in work.rows(&sql).await? {
+            let mut row = Columns::of(row);
+            let (queue, key, name) = (row.int()? as u32, row.text()?, row.text()?);
+            names.push((queue, Some(key.to_string()), name.to_string()));
+        }
+        delete_names(work, names, "").await?;
     }
     // At the end, the next sweep begins again.
     seen.store(end.unwrap_or_default(), Ordering::Relaxed);

@@ -1,12 +1,11 @@
 //! A call as one transaction, repeated if the server rolls it back because of concurrent calls.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::error::Fail;
 use super::gates::{Lock, Patience};
 use super::pool::Pool;
-use crate::model::{Error, ErrorKind};
+use crate::model::Error;
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
 pub(super) const TRIES_MAX: usize = 8;
@@ -106,12 +105,7 @@ macro_rules! transact {
         };
         let limit = $store.pool.options.call_timeout;
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
-            Err($crate::stores::mysql::transact::timed_out(limit))
+            Err($crate::stores::mysql::pool::timed_out(limit))
         })
     }};
-}
-
-pub(super) fn timed_out(limit: Duration) -> Error {
-    let message = format!("MySQL did not answer within {limit:?} (call_timeout)");
-    Error::new(ErrorKind::Unavailable, message)
 }

@@ -111,7 +111,7 @@ impl Transaction for mysql_async::Transaction<'_> {
 
 /// Begins an operation within a transaction. `end` ends the operation, not the transaction.
 async fn begin<'a>(
-    inner: &Inner,
+    inner: &'a Inner,
     transaction: &'a mut (dyn Statements + 'a),
     now: Option<Timestamp>,
     known: Arc<Known>,
@@ -126,7 +126,8 @@ async fn begin<'a>(
     let mut row = Columns::of(row.ok_or_else(corrupt)?);
     check_session(inner, &mut row)?;
     let clock = Timestamp::from_micros(row.int()?);
-    Ok(Work::within(Session::Users(transaction), now.unwrap_or(clock), known))
+    let session = Session::Users(transaction, &inner.pool);
+    Ok(Work::within(session, now.unwrap_or(clock), known))
 }
 
 /// Ends the operation: all of it becomes part of the transaction, or nothing.

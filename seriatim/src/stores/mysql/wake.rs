@@ -9,12 +9,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Inner;
-use super::definitions::Known;
+use super::definitions::{Known, STAMP};
 use super::error::Try;
 use super::migrate::not_set_up;
 use super::rings::Rings;
 use super::sql::{Columns, INBOX_WAITS};
-use super::transact::timed_out;
 use super::work::Lock;
 use crate::contract::{INBOX_BELL, Wake};
 use crate::lock::lock;
@@ -120,8 +119,7 @@ impl Ear {
             Some(rings) => rings.statement(store.pool.process),
             None => Rings::NEWEST.to_owned(),
         };
-        let sql =
-            format!("SELECT definitions FROM seriatim_meta WHERE id = 1; {rows}; {INBOX_WAITS}");
+        let sql = format!("{STAMP}; {rows}; {INBOX_WAITS}");
         let (stamp, rows, waits) = answers_to(store, &sql).await?;
         let mut wake = if waits { Wake::of([INBOX_BELL]) } else { Wake::of([]) };
         if stamp != self.known.stamp {
@@ -192,11 +190,7 @@ impl Ear {
 
 /// The version of the definitions, the rows of the second statement, and whether the third has some.
 async fn answers_to(store: &Inner, sql: &str) -> Result<(i64, Vec<Row>, bool)> {
-    let limit = store.pool.options.call_timeout;
-    let asked = tokio::time::timeout(limit, store.pool.first(sql)).await;
-    let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
-    loan.give_back();
-    let mut answers = answers.into_iter().map(|answer| answer.rows);
+    let mut answers = store.pool.ask(sql).await?.into_iter().map(|answer| answer.rows);
     let stamp = answers.next().and_then(|rows| rows.into_iter().next());
     let stamp = Columns::of(stamp.ok_or_else(not_set_up)?).int()?;
     let rows = answers.next().unwrap_or_default();

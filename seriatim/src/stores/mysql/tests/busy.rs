@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::contract::{Beat, LaneQuery, Rescue, SharedStore, Sweep};
-use crate::{Client, Mode, Outcome};
+use crate::{Client, JobId, Mode, Outcome};
 
 /// A session with a lock on this lane.
 async fn lock(database: &str, lane: u64) -> Conn {
@@ -178,4 +178,29 @@ async fn a_push_in_an_open_transaction_holds_up_no_new_key_beside_its_own() {
     timeout(SOON, push(&store, others)).await.expect("it waits for nobody");
     transaction.commit().await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 9);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    let start = store.now().await.unwrap();
+    let expiring = |key: &str, tag| job(key, tag).expires_at(start + LEASE);
+    let jobs = vec![expiring("locked", 1), expiring("locked", 2), expiring("free", 3)];
+    let pushed = store.push(Push { now: Some(start), jobs }).await.unwrap();
+    let ids: Vec<JobId> = pushed.iter().map(|pushed| pushed.job_id).collect();
+    let lanes = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
+    let locked = lanes.iter().find(|row| row.key.as_deref() == Some("locked")).unwrap();
+    let mut holder = lock(&database, locked.lane.number).await;
+    // The jobs of the locked lane are the first, and more than a sweep takes at once.
+    let sweep = async |rows_max| {
+        let sweep = store.sweep(Sweep { now: Some(start + LEASE * 2), rows_max });
+        let swept = timeout(SOON, sweep).await.expect("it waits for nobody").unwrap();
+        (swept.expired, swept.more)
+    };
+    assert_eq!(sweep(1).await, (vec![ids[2]], false));
+    assert_eq!(sweep(1).await, (Vec::new(), false), "it does not sweep again and again");
+    holder.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(sweep(9).await, (ids[..2].to_vec(), false));
 }

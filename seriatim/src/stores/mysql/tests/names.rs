@@ -1,7 +1,10 @@
 //! Idempotency keys: new ones that several push at once, and expired ones.
 
+use mysql_async::{IsolationLevel, TxOpts};
+use tokio::time::timeout;
+
 use super::*;
-use crate::contract::Sweep;
+use crate::contract::{PushStatus, Sweep, Transaction};
 use crate::store::Fleet;
 
 #[tokio::test]
@@ -28,6 +31,35 @@ async fn names_of_waiting_jobs_are_not_in_the_way_of_others() {
     let names = "SELECT COUNT(*), SUM(name = 'ended') FROM seriatim_idempotency";
     let (all, of_ended): (u64, u64) = conn.query_first(names).await.unwrap().unwrap();
     assert_eq!((all, of_ended), (15, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_name_that_an_open_transaction_pushes_again_holds_up_no_sweep() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q").idempotency_ttl(LEASE)).await;
+    let named = |name: &str| job(name, 1).idempotency_key(name);
+    let start = store.now().await.unwrap();
+    let jobs = ["again", "old", "older"].map(named).to_vec();
+    store.push(Push { now: Some(start), jobs }).await.unwrap();
+    let turns = claim(&store, "q", 3).await.turns;
+    assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+    let later = Some(start + LEASE * 2);
+    let mut user = session(&database).await;
+    let mut options = TxOpts::new();
+    options.with_isolation_level(IsolationLevel::ReadCommitted);
+    let mut transaction = user.start_transaction(options).await.unwrap();
+    let again = || Push { now: later, jobs: vec![named("again")] };
+    let first = transaction.push(&*store, again()).await.unwrap();
+    assert_eq!(first[0].status, PushStatus::Queued);
+    let sweep = store.sweep(Sweep { now: later, rows_max: 9 });
+    timeout(SOON, sweep).await.expect("it waits for nobody").unwrap();
+    let names = "SELECT name FROM seriatim_idempotency";
+    let left: Vec<String> = session(&database).await.query(names).await.unwrap();
+    assert_eq!(left, ["again"]);
+    Transaction::commit(transaction, &*store).await.unwrap();
+    let second = store.push(again()).await.unwrap();
+    assert_eq!((second[0].status, second[0].job_id), (PushStatus::Duplicate, first[0].job_id));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -78,6 +78,27 @@ async fn a_settle_that_was_under_way_claims_nothing_after_a_pause_has_returned()
     assert_eq!(claim(&store, "q", 1).await.turns.len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_was_under_way_claims_nothing_beyond_a_limit_that_was_declared() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 2), job("a", 3), job("b", 4)]).await;
+    let turns = claim(&store, "q", 2).await.turns;
+    assert_eq!(turns.len(), 2);
+    let mut holder = session(&database).await;
+    let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let settler = store.clone();
+    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
+    until_waiting(&mut session(&database).await, &database, 1).await;
+    let limit = declare(&store, Queue::fifo("q").running(1));
+    timeout(SOON, limit).await.expect("it waits for no lane");
+    holder.query_drop("COMMIT").await.unwrap();
+    assert_eq!(settle.await.unwrap(), []);
+    assert_eq!(claim(&store, "q", 2).await.turns.len(), 1);
+}
+
 /// The next token of the store.
 async fn token(store: &Mysql) -> Token {
     push(store, vec![Job::new("clock", &1).unwrap()]).await;

@@ -147,6 +147,35 @@ async fn a_transaction_that_sees_the_past_settles_what_was_claimed_since() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_sees_the_past_knows_which_jobs_of_expired_names_are_stored_now() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::parallel("q").idempotency_ttl(LEASE)).await;
+    let start = store.now().await.unwrap();
+    let at = |leases, names: &[&str]| {
+        let named = |name: &&str| Job::new("q", &1).unwrap().idempotency_key(*name);
+        let jobs = names.iter().map(named).collect();
+        Push { now: Some(start + LEASE * leases), jobs }
+    };
+    let statuses = |pushed: Vec<Pushed>| pushed.iter().map(|one| one.status).collect::<Vec<_>>();
+    store.push(at(0, &["ended"])).await.unwrap();
+    let mut user = session(&database).await;
+    let mut options = TxOpts::new();
+    options.with_isolation_level(IsolationLevel::RepeatableRead).with_consistent_snapshot(true);
+    let mut transaction = user.start_transaction(options).await.unwrap();
+    let turns = claim(&store, "q", 1).await.turns;
+    assert!(done(&store, &turns).await[0].is_ok());
+    store.push(at(0, &["waits"])).await.unwrap();
+    let pushed = transaction.push(&*store, at(2, &["waits", "ended", "own"])).await.unwrap();
+    let (queued, repeat) = (PushStatus::Queued, PushStatus::Duplicate);
+    assert_eq!(statuses(pushed), [repeat, queued, queued]);
+    let pushed = transaction.push(&*store, at(4, &["waits", "ended", "own"])).await.unwrap();
+    assert_eq!(statuses(pushed), [repeat, repeat, repeat]);
+    Transaction::commit(transaction, &*store).await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 3);
+}
+
+#[tokio::test]
 async fn a_push_that_is_refused_leaves_the_users_transaction_as_it_was() {
     let database = new_database().await;
     let store = open(&database).await;
