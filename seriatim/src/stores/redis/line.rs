@@ -154,7 +154,9 @@ impl Line {
 
     /// Whether the server has refused to write for so long that calls no longer wait for another one.
     pub(super) fn refuses(&self) -> bool {
-        let is_over = |(first, _): (Instant, Instant)| first.elapsed() >= BRIDGE;
+        let is_over = |(first, last): (Instant, Instant)| {
+            first.elapsed() >= BRIDGE && last.elapsed() < REFUSED_FORGOTTEN_AFTER
+        };
         lock(&self.refused).is_some_and(is_over)
     }
 

@@ -1,10 +1,14 @@
 //! Servers that are away, fall silent, refuse, or take over.
 
 use std::cell::RefCell;
+use std::net::{Ipv4Addr, TcpListener};
 
 use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
 use tokio::sync::{mpsc, oneshot};
 
+use super::super::line::Line;
+use super::super::wire::{Safety, Wire};
+use super::super::{address, line};
 use super::servers::until;
 use super::*;
 use crate::store::NodeId;
@@ -115,6 +119,61 @@ async fn a_server_that_falls_silent_is_left_for_a_new_connection() {
     assert_eq!(rung, Some(Wake::All), "it listens anew, and may have missed some");
     tokio::time::resume();
     until("it answers", async || store.now().await.is_ok()).await;
+}
+
+/// The connection of a store without the store, which would connect for wake-ups too.
+async fn wire_to(server: &Server) -> (Arc<Proxy>, Wire) {
+    let proxy = Arc::new(Proxy::start(server.port()).unwrap());
+    let (target, options) = address::read(&over(&proxy)).unwrap();
+    (proxy, Wire::open(target, &options).await.unwrap())
+}
+
+fn line_of(wire: &Wire) -> &Arc<Line> {
+    let Wire::One(node) = wire else { panic!("it is a cluster") };
+    &node.line
+}
+
+/// Loses the connection. So many attempts to connect find nobody, and later ones the server.
+async fn lose(wire: &Wire, proxy: &Arc<Proxy>, server: &Server, attempts: usize) {
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    proxy.lead_to(nobody.local_addr().unwrap().port());
+    proxy.disconnect();
+    let (proxy, port) = (proxy.clone(), server.port());
+    std::thread::spawn(move || {
+        for (before, link) in nobody.incoming().take(attempts).enumerate() {
+            if before + 1 == attempts {
+                proxy.lead_to(port);
+            }
+            drop(link);
+        }
+    });
+    let lost = line_of(wire).send(&::redis::cmd("PING")).await;
+    assert!(matches!(lost, Err(line::Failure::Sent(_))), "{lost:?}");
+}
+
+fn write() -> ::redis::Cmd {
+    ::redis::cmd("SET").arg("k").arg(1).to_owned()
+}
+
+/// Nothing happens for so long.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_refusal_of_long_ago_ends_no_call_of_an_outage() {
+    let server = server();
+    let (proxy, wire) = wire_to(&server).await;
+    server.send(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    let refused = line_of(&wire).send(&write()).await;
+    assert!(matches!(refused, Err(line::Failure::Unsent(_))), "{refused:?}");
+    promote(&server);
+    pass(Duration::from_secs(3_600)).await;
+    lose(&wire, &proxy, &server, 4).await;
+    let waited = wire.send(b"k", &write(), Safety::Written).await;
+    assert!(waited.is_ok(), "{waited:?}");
 }
 
 /// The nodes of a cluster that have the store's register, and the first shard of its first queue.
