@@ -95,7 +95,7 @@ impl Fleet for Redis {
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        if let Some(error) = lock(&self.unanswered_rescue).take() {
+        if let Some(error) = lock(&self.unanswered_rescues).remove(&request.node) {
             return Err(error);
         }
         let Some((now, mut beats)) = self.declare_dying(&request).await? else {
@@ -128,7 +128,8 @@ impl Fleet for Redis {
             // The caller must get what it holds now, and must learn that it may hold more.
             Some(error) if turns.is_empty() => Err(error),
             failed => {
-                *lock(&self.unanswered_rescue) = failed;
+                let unanswered = failed.map(|error| (request.node, error));
+                lock(&self.unanswered_rescues).extend(unanswered);
                 Ok(turns)
             }
         }

@@ -352,6 +352,33 @@ async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_i
 }
 
 #[tokio::test]
+async fn what_a_rescue_did_not_reach_is_told_to_its_own_node() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 2)).await;
+    push(&store, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    let held = claim(&store, 100).await;
+    let second = held.iter().filter(|turn| turn.lane.shard == 1).count();
+    assert!(held.len() == 20 && (1..20).contains(&second), "{second}");
+
+    let now = Some(store.now().await.unwrap() + LEASE + LEASE);
+    let rescue =
+        |node: &str| Rescue { now, node: node.into(), lease: LEASE, lanes_max: 100, ticket: 0 };
+    for node in ["m", "o"] {
+        let node = NodeInfo::new(node.into(), LEASE);
+        store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
+    }
+    // Such a shard does not answer.
+    let leases = format!("{prefix}:{{q1:1}}:leases");
+    send(&url(), &["SET", &leases, "no index"]).await;
+    assert_eq!(store.rescue(rescue("m")).await.unwrap().len(), 20 - second);
+    send(&url(), &["DEL", &leases]).await;
+    assert_eq!(store.rescue(rescue("o")).await.unwrap().len(), second);
+    assert!(store.rescue(rescue("m")).await.is_err(), "one shard did not answer it");
+    assert!(store.rescue(rescue("m")).await.unwrap().is_empty(), "that is told once");
+}
+
+#[tokio::test]
 async fn a_jump_of_the_server_s_clock_declares_nobody_dead() {
     let prefix = new_prefix();
     let store = open(&prefix).await;
