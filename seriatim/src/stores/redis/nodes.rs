@@ -265,12 +265,12 @@ impl Redis {
 
     /// Enters the held and paused lanes of a shard that earlier builds did not enter.
     async fn park(&self, shard: Shard) -> Result<()> {
-        let (mut from, mut run) = (String::new(), String::new());
+        let mut from = String::new();
         loop {
             let mut args = Args::default();
-            args.text(&from).text(&run);
-            let mut answer = self.link.call(&PARK, &self.key(shard, ""), &args).await?;
-            (from, run) = (answer.text()?.to_string(), answer.text()?.to_string());
+            args.text(&from);
+            let answer = self.link.run(&PARK, &self.key(shard, ""), &args).await?;
+            from = single(answer)?.text()?.to_string();
             if from.is_empty() {
                 return Ok(());
             }

@@ -6,11 +6,15 @@ use std::net::{Ipv4Addr, TcpListener};
 use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
 use tokio::sync::{mpsc, oneshot};
 
+use super::super::args::Args;
 use super::super::line::Line;
+use super::super::link::RELEASE;
+use super::super::page::Rows;
 use super::super::wire::{Safety, Wire};
 use super::super::{address, line};
 use super::servers::until;
 use super::*;
+use crate::contract::release::NOBODY;
 use crate::store::NodeId;
 use crate::{Batch, Context, Engine};
 
@@ -306,6 +310,74 @@ async fn after_a_crash_that_lost_the_last_writes_no_lane_stays_held_and_no_handl
         server.borrow_mut().restart().unwrap();
     };
     nothing_stays_held_or_runs_without_its_claim(&url, keep, lose).await;
+}
+
+/// What a step of a listing finds is added; answers where the next one begins.
+async fn list(
+    store: &Redis,
+    what: &'static str,
+    from: &str,
+    found: &mut HashSet<String>,
+) -> String {
+    let (next, rows) =
+        store.rows_of_step(Shard { queue: 1, shard: 0 }, &Rows::all(what), from).await.unwrap();
+    found.extend(rows.rest().map(|row| format!("{row:?}")));
+    next
+}
+
+/// Releases what the node holds of the second queue; answers where the next step begins, and how many lanes that was.
+async fn release(store: &Redis, from: &str) -> (String, usize) {
+    let mut args = Args::at(None);
+    args.text(NOBODY).int(1_000).time(Timestamp::MAX).text("node").text("n").text(from);
+    let key = store.key(Shard { queue: 2, shard: 0 }, "");
+    let mut answer = store.link.call(&RELEASE, &key, &args).await.unwrap();
+    let taken = answer.list().unwrap().rest().count();
+    (answer.text().unwrap().to_string(), taken)
+}
+
+/// Servers with the same rows have other cursors.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scan_misses_nothing_on_a_server_that_took_over_between_two_steps() {
+    const LANES: u32 = 3_000;
+    const HELD: usize = 1_500;
+    let (master, prefix) = (server(), new_prefix());
+    let replica = replica_of(&master);
+    let proxy = Proxy::start(master.port()).unwrap();
+    let store = open_at(&over(&proxy), &prefix).await;
+    for queue in ["q", "r"] {
+        declare(&store, Queue::fifo(queue)).await;
+        let job = |i: u32| Job::new(queue, &i).unwrap().key(format!("k{i}"));
+        push(&store, (0..LANES).map(job).collect()).await;
+        let lease = Lease::Own { ttl: LEASE };
+        let request = Claim { lease, ..claim_request(queue, HELD) };
+        assert_eq!(store.claim(request).await.unwrap().turns.len(), HELD);
+    }
+    let (mut lanes, mut held, mut released) = (HashSet::new(), HashSet::new(), 0);
+    let mut next_lanes = list(&store, "names", "", &mut lanes).await;
+    let mut next_held = list(&store, "held", "", &mut held).await;
+    let mut next = String::new();
+    while released < HELD / 2 {
+        let step = release(&store, &next).await;
+        (next, released) = (step.0, released + step.1);
+    }
+    assert!(![&next_lanes, &next_held, &next].iter().any(|next| next.is_empty()));
+
+    has_all(&replica, &master).await;
+    promote(&replica);
+    proxy.lead_to(replica.port());
+    proxy.disconnect();
+    until("the new master answers", async || store.now().await.is_ok()).await;
+    while !next_lanes.is_empty() {
+        next_lanes = list(&store, "names", &next_lanes, &mut lanes).await;
+    }
+    while !next_held.is_empty() {
+        next_held = list(&store, "held", &next_held, &mut held).await;
+    }
+    while !next.is_empty() {
+        let step = release(&store, &next).await;
+        (next, released) = (step.0, released + step.1);
+    }
+    assert_eq!((lanes.len(), held.len(), released), (LANES as usize, HELD, HELD));
 }
 
 /// A claim is answered before the long payloads of its jobs are read.
