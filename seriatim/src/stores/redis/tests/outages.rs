@@ -7,7 +7,7 @@ use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::args::Args;
-use super::super::line::Line;
+use super::super::line::{BRIDGE, Line};
 use super::super::link::RELEASE;
 use super::super::page::Rows;
 use super::super::wire::{Safety, Wire};
@@ -178,6 +178,18 @@ async fn a_refusal_of_long_ago_ends_no_call_of_an_outage() {
     lose(&wire, &proxy, &server, 4).await;
     let waited = wire.send(b"k", &write(), Safety::Written).await;
     assert!(waited.is_ok(), "{waited:?}");
+}
+
+#[tokio::test]
+async fn the_first_call_after_an_outage_finds_the_server_that_is_back() {
+    let server = server();
+    let (proxy, wire) = wire_to(&server).await;
+    lose(&wire, &proxy, &server, 2).await;
+    until("nobody asks, so nobody connects", async || Arc::weak_count(line_of(&wire)) == 0).await;
+    pass(2 * BRIDGE).await;
+    assert!(line_of(&wire).is_out());
+    let first = wire.send(b"k", &write(), Safety::Written).await;
+    assert!(first.is_ok(), "{first:?}");
 }
 
 /// The nodes of a cluster that have the store's register, and the first shard of its first queue.
