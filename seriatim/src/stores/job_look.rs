@@ -20,13 +20,15 @@ pub(super) struct Step {
     pub(super) looked: usize,
     /// Bytes of their payloads and other texts.
     pub(super) bytes: usize,
+    /// What the store read ahead, which cursors of these jobs name.
+    pub(super) walk: Option<u64>,
 }
 
 impl Step {
     /// Jobs of which none was left out.
     pub(super) fn of(rows: Vec<JobView>, next: Option<String>) -> Self {
         let bytes = rows.iter().map(JobView::bytes).sum();
-        Self { looked: rows.len(), rows, next, bytes }
+        Self { looked: rows.len(), rows, next, bytes, walk: None }
     }
 }
 
@@ -42,8 +44,8 @@ pub(super) trait JobRows: Sync {
         false
     }
 
-    /// The cursor behind this job, or before all at this place.
-    fn cursor(&self, job: Option<JobId>, place: String) -> String {
+    /// The cursor behind this job, or before all at this place; `walk` is that of the job's step.
+    fn cursor(&self, job: Option<JobId>, place: String, _walk: Option<u64>) -> String {
         Cursor::behind(job.map_or(0, JobId::seq), place)
     }
 
@@ -53,13 +55,13 @@ pub(super) trait JobRows: Sync {
     }
 }
 
-/// The cursor behind a job.
-fn behind(store: &impl JobRows, order: JobOrder, job: &JobView) -> String {
+/// The cursor behind a job of a step.
+fn behind(store: &impl JobRows, order: JobOrder, job: &JobView, walk: Option<u64>) -> String {
     let place = match order {
         JobOrder::Arrival => store.arrival(job.id),
         order => place_of(order, job),
     };
-    store.cursor(Some(job.id), place)
+    store.cursor(Some(job.id), place, walk)
 }
 
 /// The place of a job in an order, as cursors hold it.
@@ -84,17 +86,17 @@ fn start(store: &impl JobRows, query: &JobQuery) -> Option<String> {
         JobOrder::Key => query.prefix.clone().filter(|prefix| !prefix.is_empty())?,
         JobOrder::Arrival | JobOrder::Turn => return None,
     };
-    Some(store.cursor(None, place))
+    Some(store.cursor(None, place, None))
 }
 
 /// A page of jobs: see [`Views::jobs`](crate::store::Views::jobs).
 pub(super) async fn page(store: &impl JobRows, query: JobQuery) -> Result<Page<JobView>> {
     query.check()?;
     if !query.is_filtered() {
-        let Step { mut rows, mut next, .. } = store.job_rows(&query, query.most()).await?;
+        let Step { mut rows, mut next, walk, .. } = store.job_rows(&query, query.most()).await?;
         let shown = rows_of_page(rows.iter().map(JobView::bytes));
         if shown < rows.len() {
-            next = Some(behind(store, query.order, &rows[shown - 1]));
+            next = Some(behind(store, query.order, &rows[shown - 1], walk));
             rows.truncate(shown);
         }
         return Ok(Page { rows, next, cut: false });
@@ -124,7 +126,7 @@ pub(super) async fn page(store: &impl JobRows, query: JobQuery) -> Result<Page<J
             if !query.shows(&job) {
                 continue;
             }
-            let here = behind(store, query.order, &job);
+            let here = behind(store, query.order, &job, step.walk);
             query.trim(&mut job);
             shown += job.bytes();
             page.rows.push(job);

@@ -1,8 +1,8 @@
 //! What a scan of a queue found behind the page that it was made for, kept for the pages that follow. Without it a walk
 //! through all jobs, which have no index by arrival, would scan everything for each of its pages.
 //!
-//! An entry is shown once, and the last page of a walk always comes from a scan: so a walk ends with all that was there when
-//! it began, even if it goes on with what another one left. Asking for a page again shows what is new.
+//! The cursors of a walk name what is kept for it, so it goes on with what it scanned itself, and shows all that was there when it
+//! began. An entry is shown once, and the last page always comes from a scan: asking for a page again shows what is new.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,6 +33,8 @@ pub(super) struct Scope {
 pub(super) struct Ahead {
     /// None if they serve one page only.
     scope: Option<Scope>,
+    /// What cursors name.
+    walk: u64,
     entries: VecDeque<Entry>,
     /// No more follow.
     is_all: bool,
@@ -62,7 +64,13 @@ impl Scope {
 
 impl Ahead {
     pub(super) fn new(scope: Option<Scope>, (entries, is_all): (Vec<Entry>, bool)) -> Self {
-        Self { scope, entries: entries.into(), is_all, scanned_at: Instant::now() }
+        let (walk, entries) = (fastrand::u64(..), entries.into());
+        Self { scope, walk, entries, is_all, scanned_at: Instant::now() }
+    }
+
+    /// What its cursors name, if it is kept.
+    pub(super) fn walk(&self) -> Option<u64> {
+        self.scope.map(|_| self.walk)
     }
 
     /// The next ones, at most `most`, and whether more follow.
@@ -78,17 +86,19 @@ impl Kept {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what follows this entry, if it is more than a page.
+    /// Takes what follows this entry of a walk, if it is more than a page.
     pub(super) fn take(
         &self,
         scope: Option<Scope>,
-        after: Option<&Entry>,
+        walk: u64,
+        after: &Entry,
         most: usize,
     ) -> Option<Ahead> {
-        let (after, mut kept) = (after.filter(|_| scope.is_some())?, self.walks());
+        let mut kept = self.walks();
         kept.retain(|ahead| ahead.scanned_at.elapsed() < KEPT_MAX);
-        let follows =
-            |ahead: &Ahead| ahead.scope == scope && ahead.entries.binary_search(after).is_ok();
+        let follows = |ahead: &Ahead| {
+            (ahead.scope, ahead.walk) == (scope, walk) && ahead.entries.binary_search(after).is_ok()
+        };
         let at = kept.iter().position(follows)?;
         let mut ahead = kept.remove(at)?;
         drop(kept);

@@ -80,19 +80,38 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn cursor(&self) -> String {
-        cursor(self.shard, self.number, &self.place)
+    pub(super) fn cursor(&self, walk: Option<u64>) -> String {
+        cursor(self.shard, self.number, walk, &self.place)
     }
 
     pub(super) fn of_cursor(cursor: &str, by: By) -> Option<Self> {
-        let (name, place) = cursor.split_once(':')?;
-        let (shard, number) = name.split_once('-')?;
-        let place = by.read(place)?;
-        Some(Self { place, shard: shard.parse().ok()?, number: number.parse().ok()? })
+        let (shard, number, _, place) = parts(cursor)?;
+        Some(Self { place: by.read(place)?, shard, number })
     }
 }
 
-/// The cursor of the next page: `shard-number:place`.
-pub(super) fn cursor(shard: u16, number: i64, place: &impl fmt::Display) -> String {
-    format!("{shard}-{number}:{place}")
+/// The cursor of the next page: `shard-number:place`, or `shard-number-walk:place` if it goes on with what is kept of a walk.
+pub(super) fn cursor(
+    shard: u16,
+    number: i64,
+    walk: Option<u64>,
+    place: &impl fmt::Display,
+) -> String {
+    match walk {
+        Some(walk) => format!("{shard}-{number}-{walk}:{place}"),
+        None => format!("{shard}-{number}:{place}"),
+    }
+}
+
+/// The walk that a cursor goes on with.
+pub(super) fn walk_of(cursor: &str) -> Option<u64> {
+    parts(cursor)?.2
+}
+
+fn parts(cursor: &str) -> Option<(u16, i64, Option<u64>, &str)> {
+    let (name, place) = cursor.split_once(':')?;
+    let mut name = name.splitn(3, '-');
+    let (shard, number) = (name.next()?.parse().ok()?, name.next()?.parse().ok()?);
+    let walk = name.next().map(str::parse).transpose().ok()?;
+    Some((shard, number, walk, place))
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::Redis;
 use super::ahead::{Ahead, ENTRIES_MAX, Scope};
-use super::entry::{Entry, cursor};
+use super::entry::{cursor, walk_of};
 use super::memo::Known;
 use super::page::{Chosen, Rows, job_entry, runs};
 use super::reply::{Fields, Shard};
@@ -21,8 +21,9 @@ impl JobRows for Redis {
         let known = self.current(&query.queue).await?;
         let ahead = self.ahead_of(query, &known, looks_max).await?;
         let (page, more) = ahead.first(looks_max);
-        let next = page.last().filter(|_| more).map(Entry::cursor);
-        let mut step = Step { next, ..Step::default() };
+        let walk = ahead.walk();
+        let next = page.last().filter(|_| more).map(|last| last.cursor(walk));
+        let mut step = Step { next, walk, ..Step::default() };
         let mut shown = 0;
         for (shard, numbers) in runs(&known, &page) {
             let mut left = &numbers[..];
@@ -44,7 +45,7 @@ impl JobRows for Redis {
             }
         }
         if step.looked < page.len() {
-            step.next = page[..step.looked].last().map(Entry::cursor);
+            step.next = page[..step.looked].last().map(|last| last.cursor(walk));
         }
         self.listings.put(ahead);
         Ok(step)
@@ -55,9 +56,9 @@ impl JobRows for Redis {
         !(query.filter == dead && matches!(query.order, JobOrder::Key | JobOrder::UpdatedAt))
     }
 
-    fn cursor(&self, job: Option<JobId>, place: String) -> String {
+    fn cursor(&self, job: Option<JobId>, place: String, walk: Option<u64>) -> String {
         let (shard, number) = job.map_or((0, 0), |job| (job.shard(), job.seq() as i64));
-        cursor(shard, number, &place)
+        cursor(shard, number, walk, &place)
     }
 
     fn arrival(&self, job: JobId) -> String {
@@ -87,7 +88,10 @@ impl Redis {
         let (at, scope) = ((known.queue.mode, now), Scope::of(query, known.number));
         let rows_max = scope.map_or(looks_max, |_| looks_max.max(ENTRIES_MAX));
         let mut chosen = Chosen::of_jobs(query, at, rows_max)?;
-        if let Some(ahead) = self.listings.take(scope, chosen.after.as_ref(), looks_max) {
+        let walk = query.after.as_deref().and_then(walk_of);
+        if let Some((walk, after)) = walk.zip(chosen.after.as_ref())
+            && let Some(ahead) = self.listings.take(scope, walk, after, looks_max)
+        {
             return Ok(ahead);
         }
         for shard in known.shards() {

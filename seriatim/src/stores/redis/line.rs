@@ -2,7 +2,8 @@
 //! no longer the master.
 //!
 //! One task connects, and calls wait for it, but only during the first [`BRIDGE`] of an outage. After that they fail
-//! at once, so that a dead server does not delay the answers of others.
+//! at once, so that a dead server does not delay the answers of others; but the call that makes the task begin waits for a
+//! moment.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -154,7 +155,9 @@ impl Line {
 
     /// Whether the server has refused to write for so long that calls no longer wait for another one.
     pub(super) fn refuses(&self) -> bool {
-        let is_over = |(first, _): (Instant, Instant)| first.elapsed() >= BRIDGE;
+        let is_over = |(first, last): (Instant, Instant)| {
+            first.elapsed() >= BRIDGE && last.elapsed() < REFUSED_FORGOTTEN_AFTER
+        };
         lock(&self.refused).is_some_and(is_over)
     }
 
@@ -187,8 +190,8 @@ impl Line {
         if let State::Open { link, number, .. } = seen.borrow_and_update().clone() {
             return Ok((link, number));
         }
-        self.connect();
-        if !self.is_out() {
+        // The first attempt may find that the outage is over: calls that come too late for it do not wait.
+        if self.connect() || !self.is_out() {
             let _ = timeout(CONNECTED_WITHIN, seen.changed()).await;
         }
         let error = match seen.borrow().clone() {
@@ -275,11 +278,11 @@ impl Line {
         }
     }
 
-    /// Connects in the background, unless a task already does.
-    fn connect(self: &Arc<Self>) {
+    /// Connects in the background, unless a task already does. Whether this call begins it.
+    fn connect(self: &Arc<Self>) -> bool {
         self.is_wanted.store(true, Ordering::Relaxed);
         if self.is_connecting.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let connecting = Connecting(Arc::downgrade(self));
         tokio::spawn(async move {
@@ -289,6 +292,7 @@ impl Line {
                 pause = (2 * pause).min(RECONNECT_MAX);
             }
         });
+        true
     }
 }
 

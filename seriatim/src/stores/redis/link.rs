@@ -59,6 +59,7 @@ fn of_shard(parts: &[&str]) -> Code {
 
 const FIRST_DUE: &str = include_str!("lua/first_due.lua");
 const NAMES: &str = include_str!("lua/names.lua");
+const SCAN: &str = include_str!("lua/scan.lua");
 
 /// Scripts outside all shards that go on when memory is full; with `clock`, they take the time.
 macro_rules! global_scripts {
@@ -76,11 +77,9 @@ shard_scripts! {
     CANCEL = "lua/cancel.lua",
     CHANGE = "lua/change.lua",
     DECLARE = "lua/declare.lua",
-    INDEX = "lua/index.lua",
     LANES = "lua/lanes.lua",
     MORGUE = "lua/morgue.lua",
     MOVED = "lua/moved.lua",
-    PARK = "lua/park.lua",
     PASS_ON = "lua/pass_on.lua",
     TAKE_IN = "lua/take_in.lua",
     TURN = "lua/turn.lua",
@@ -100,8 +99,10 @@ pub(super) static RESCUE: Lazy = LazyLock::new(|| {
     of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/rescue.lua")])
 });
 pub(super) static RELEASE: Lazy = LazyLock::new(|| {
-    of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/release.lua")])
+    of_shard(&[include_str!("lua/take_over.lua"), SCAN, include_str!("lua/release.lua")])
 });
+pub(super) static INDEX: Lazy = LazyLock::new(|| of_shard(&[SCAN, include_str!("lua/index.lua")]));
+pub(super) static PARK: Lazy = LazyLock::new(|| of_shard(&[SCAN, include_str!("lua/park.lua")]));
 
 global_scripts! {
     GIVE_UP = "lua/give_up.lua",

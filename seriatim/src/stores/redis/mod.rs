@@ -49,6 +49,7 @@ mod views;
 mod wake;
 mod wire;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -60,7 +61,7 @@ use redis::Value;
 use reply::{Shard, corrupt, single};
 
 use crate::contract::*;
-use crate::model::{Error, ErrorKind, Result, Timestamp};
+use crate::model::{Error, ErrorKind, NodeId, Result, Timestamp};
 
 /// The version of the stored format; a store written by a newer one is refused. One of an earlier one is raised when no
 /// node of an earlier build lives (`raise.lua`); until then all write what that can read.
@@ -93,8 +94,8 @@ pub struct Redis {
     marks: Arc<marks::Marks>,
     /// Through all jobs of a queue.
     listings: ahead::Kept,
-    /// Why the last rescue did not ask every shard, if it was answered all the same.
-    unanswered_rescue: Mutex<Option<Error>>,
+    /// Why the last rescue of a node did not ask every shard, if it was answered all the same.
+    unanswered_rescues: Mutex<HashMap<NodeId, Error>>,
     clock: clock::Clock,
     /// The version of the stored format, as last read.
     version: Arc<AtomicI64>,
@@ -166,7 +167,7 @@ impl Redis {
             living: Arc::default(),
             marks: Arc::default(),
             listings: ahead::Kept::default(),
-            unanswered_rescue: Mutex::default(),
+            unanswered_rescues: Mutex::default(),
             clock: clock::Clock::default(),
             version: Arc::default(),
             walks: AtomicBool::new(true),

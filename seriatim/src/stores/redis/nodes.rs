@@ -95,7 +95,7 @@ impl Fleet for Redis {
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        if let Some(error) = lock(&self.unanswered_rescue).take() {
+        if let Some(error) = lock(&self.unanswered_rescues).remove(&request.node) {
             return Err(error);
         }
         let Some((now, mut beats)) = self.declare_dying(&request).await? else {
@@ -128,7 +128,8 @@ impl Fleet for Redis {
             // The caller must get what it holds now, and must learn that it may hold more.
             Some(error) if turns.is_empty() => Err(error),
             failed => {
-                *lock(&self.unanswered_rescue) = failed;
+                let unanswered = failed.map(|error| (request.node, error));
+                lock(&self.unanswered_rescues).extend(unanswered);
                 Ok(turns)
             }
         }
@@ -264,12 +265,12 @@ impl Redis {
 
     /// Enters the held and paused lanes of a shard that earlier builds did not enter.
     async fn park(&self, shard: Shard) -> Result<()> {
-        let (mut from, mut run) = (String::new(), String::new());
+        let mut from = String::new();
         loop {
             let mut args = Args::default();
-            args.text(&from).text(&run);
-            let mut answer = self.link.call(&PARK, &self.key(shard, ""), &args).await?;
-            (from, run) = (answer.text()?.to_string(), answer.text()?.to_string());
+            args.text(&from);
+            let answer = self.link.run(&PARK, &self.key(shard, ""), &args).await?;
+            from = single(answer)?.text()?.to_string();
             if from.is_empty() {
                 return Ok(());
             }

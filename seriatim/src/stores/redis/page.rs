@@ -214,7 +214,7 @@ impl Chosen {
         let (page, is_all) = self.entries();
         let is_cut = cut.is_some() && page.len() < rows_max;
         let end = if is_all { cut.as_ref() } else { page.last() };
-        let next = end.map(Entry::cursor);
+        let next = end.map(|end| end.cursor(None));
         (page, next, is_cut)
     }
 }

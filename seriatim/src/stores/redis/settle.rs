@@ -16,7 +16,7 @@ use crate::model::{Due, Fate, Result, Settlement, Turn};
 const NO_JOB: u64 = 0;
 
 /// Most turns of a script that are not simply done: a running script blocks all others. Those whose records do not suffice take up
-/// to 50 µs, and the script leaves some of them to the next one; the others 12.
+/// to 50 µs, the others 12. The script leaves to the next one what would make it long: some of these, and turns of many jobs.
 const STEP_TURNS: usize = 250;
 /// Most turns of a script that are simply done: 2 to 3 µs each.
 const STEP_SIMPLE_TURNS: usize = 1_000;

@@ -60,6 +60,10 @@ function J.body_of(j)
   return j.body or call('HGET', K.bodies, num(j.seq))
 end
 
+function J.has_body(j)
+  return j.body or call('HEXISTS', K.bodies, num(j.seq)) == 1
+end
+
 -- Removes all traces of a job and its aliases.
 function J.forget(j)
   jobs[j.seq] = false

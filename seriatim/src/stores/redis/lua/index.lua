@@ -1,8 +1,9 @@
 -- One step of a listing: the rows from which a page is chosen. ARGV: what, where the step begins ('' is the
 -- beginning), most rows of all steps together (where an index has the order), then the arguments of `what`. Answers {where the
 -- next step begins, '' after the last one; rows}: for each lane {number, key, due, shown retry count, crashes, state, node}, for
--- each job {seq, key, state, ended at, created at}, and for a live one of a key or a turn {…, score, priority, run at}.
---   lanes, live, dead, done   all of them, in no order; a row may come twice
+-- each job {seq, key, state, ended at, created at}, and for a live one of a key or a turn {…, score, priority, run at}. What is in
+-- no order may come twice, as after a step on another server (scan.lua).
+--   lanes, live, dead, done   all of them, in no order
 --   names, failing            the ids of all lanes and of those with a failed job, in no order
 --   held                      the claimed lanes, in no order; only these and `lane` return the node
 --   holder NODE               those that this node holds
@@ -126,14 +127,15 @@ end
 
 -- Scans -------------------------------------------------------------------------------------------
 
--- Tells what a scan finds until the step is full: answers the next cursor, '' after the last one.
-local function scan(command, key, cursor, tell)
+-- Tells what a scan finds until the step is full: answers where the next one begins, '' after the last one.
+local function scan(command, key, begin, tell)
+  local cursor = Scan.from(begin)
   repeat
-    local answer = call(command, key, cursor == '' and '0' or cursor, 'COUNT', PART)
-    cursor = answer[1] == '0' and '' or answer[1]
+    local answer = call(command, key, cursor, 'COUNT', PART)
+    cursor = answer[1]
     tell(answer[2])
-  until cursor == '' or is_full()
-  return cursor
+  until cursor == '0' or is_full()
+  return Scan.next(cursor)
 end
 
 -- Each second one of a list: names without values or scores.
@@ -329,9 +331,9 @@ local function visit_lane(id, record, busy, token)
 end
 
 local function all_claims(cursor)
-  local answer = call('HSCAN', K.held, cursor == 'first' and '0' or cursor, 'COUNT', PART)
+  local answer = call('HSCAN', K.held, Scan.from(cursor), 'COUNT', PART)
   for i = 2, #answer[2], 2 do spend(0, #answer[2][i]) end
-  return names_in(answer[2], tostring), answer[1] == '0' and '' or answer[1]
+  return names_in(answer[2], tostring), Scan.next(answer[1])
 end
 
 function steps.held() walk_claims(all_claims, visit_lane) end
@@ -347,18 +349,19 @@ end
 local function claims_of(node, cursor)
   local tokens = {}
   if string.sub(cursor, 1, 1) == 'o' then
-    local answer = call('ZSCAN', K.leases, string.sub(cursor, 2), 'COUNT', PART)
+    local answer = call('ZSCAN', K.leases, Scan.from(string.sub(cursor, 2)), 'COUNT', PART)
     for _, token in ipairs(names_in(answer[2], tostring)) do
       spend(1, 0)
       if node_of(token) == node then tokens[#tokens + 1] = token end
     end
-    return tokens, answer[1] == '0' and '' or 'o' .. answer[1]
+    local behind = Scan.next(answer[1])
+    return tokens, behind ~= '' and 'o' .. behind or ''
   end
   local head = string.sub(holder_member(node, 0, 0), 1, 4 + #node)
   local begin = cursor == 'first' and '[' .. head or '(' .. cursor
   local members = call('ZRANGEBYLEX', K.holders, begin, '(' .. head .. '~', 'LIMIT', 0, PART)
   for i, member in ipairs(members) do tokens[i] = num(L.seq_in(member)) end
-  return tokens, members[PART] or 'o0'
+  return tokens, members[PART] or 'o'
 end
 
 function steps.holder() walk_claims(function(cursor) return claims_of(ARGV[4], cursor) end, visit_lane) end

@@ -2,7 +2,7 @@
 -- then (seq, creation millisecond) or keys. Answers {count, whether there are more, rows}. Operations that may open a
 -- lane (`requeue`, `join`) require this version; else the count is -1. `join` requeues only if the key has a lane. The
 -- rows of `list` are seq, created, key; those of `hand_out` are the input of `take_in.lua` for each job; the others
--- have none.
+-- have none. A job whose payload is lost can only be listed and deleted: a waiting job that equals it would lose its own to it.
 --
 -- Reads dead or deadkeys and the jobs; writes these, and the lanes of requeued jobs.
 if not S then return { 0, 0, {} } end
@@ -55,9 +55,10 @@ end
 
 local function act(j)
   if ARGV[2] == 'list' then return tell(j.seq, j.created, j.key) end
+  if ARGV[2] ~= 'delete' and not J.has_body(j) then return end
   if ARGV[2] == 'hand_out' then
     return tell(cmsgpack.pack(j.key, J.route_text(j.route), j.created, j.task, j.digest, j.score,
-      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, J.body_of(j) or error('the payload of job ' .. num(j.seq) .. ' is missing')))
+      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, J.body_of(j)))
   end
   if ARGV[2] == 'join' and call('HEXISTS', K.keys, j.key) == 0 then return tell(S.token) end
   J.unbury(j)

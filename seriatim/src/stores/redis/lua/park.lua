@@ -1,13 +1,11 @@
 -- Enters lanes that are held or paused in `parked`, which builds before layout 7 did not write: a step through all lanes. ARGV: where it
--- begins ('' is the beginning), and in which run of the server, whose cursors mean nothing to another one. Answers where the
--- next step begins, '' after the last one, and the run.
+-- begins ('' is the beginning). Answers where the next step begins, '' after the last one.
 --
 -- Reads the lanes; writes parked, and that it has all in meta.
 READ_ONLY = true
-if not S or call('HGET', K.meta, 'parks') == '1' then return { '', '' } end
+if not S or call('HGET', K.meta, 'parks') == '1' then return '' end
 even_when_full()
-local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
-local cursor = ARGV[2] == run and ARGV[1] or '0'
+local cursor = Scan.from(ARGV[1])
 
 local ROWS_MAX, TABLE_ROWS, PART = 1000, 6, 10 -- as in index.lua
 local rows_left = ROWS_MAX
@@ -25,4 +23,4 @@ repeat
   end
 until cursor == '0' or rows_left <= 0
 if cursor == '0' then call('HSET', K.meta, 'parks', '1') end
-return { cursor == '0' and '' or cursor, run }
+return Scan.next(cursor)

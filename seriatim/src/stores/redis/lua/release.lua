@@ -25,13 +25,13 @@ local SCANNED, READS_MAX = 100, 1000
 local function release_some()
   local reads_left = READS_MAX
   repeat
-    local answer = call('HSCAN', K.claims, cursor == '' and '0' or cursor, 'COUNT', SCANNED)
+    local answer = call('HSCAN', K.claims, Scan.from(cursor), 'COUNT', SCANNED)
     for _, old in ipairs(chosen(answer[2])) do
       if lanes_left == 0 or is_spent() then return end
       lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
     end
     if lanes_left == 0 or is_spent() then return end
-    cursor, reads_left = answer[1] == '0' and '' or answer[1], reads_left - SCANNED
+    cursor, reads_left = Scan.next(answer[1]), reads_left - SCANNED
   until cursor == '' or reads_left <= 0
 end
 

@@ -429,6 +429,21 @@ end
 -- Lanes as tables that one script settles: each takes 20 to 50 µs.
 local tables_left = 80
 local POSTPONED = 0
+
+-- Whether this script settles the turn of a lane with this record too, by the jobs that are closed: it always has its first one.
+local has_room
+do
+  local JOBS_MAX = 10000 -- TURN_JOBS_MAX of model/limits.rs
+  local jobs_left = JOBS_MAX
+  function has_room(record)
+    local closed = record and not is_single(record) and struct.unpack('>I4', record, CHANGING_END + 6) or 0
+    closed = math.max(closed, 1) -- as in `owns_head`
+    if closed > jobs_left and jobs_left < JOBS_MAX then return false end
+    jobs_left = jobs_left - closed
+    return true
+  end
+end
+
 local others = {} -- turns that are simply done, of lanes that are not simple
 local postponed_from = math.huge -- the place of the first one that may go on; none behind it may before
 
@@ -493,13 +508,14 @@ local function sort_simple()
   end
   for at, record in ipairs(fields(K.lanes, maybe)) do
     local id, i = maybe[at], places[at]
-    if is_bare(record) and is_simple_list(record, goes_on[id]) then
+    local is_listed = is_bare(record) and is_simple_list(record, goes_on[id])
+    if not is_listed and tables_left <= 0 or not has_room(record) then
+      answer[i] = POSTPONED
+      if goes_on[id] then postponed_from = math.min(postponed_from, i) end
+    elseif is_listed then
       if has_failed(record) then record = mend(id, record) end
       lists[#lists + 1], records[#records + 1], list_places[#list_places + 1] = id, record, i
       left[tokens[at]], answer[i] = (left[tokens[at]] or 0) + 1, NONE
-    elseif tables_left <= 0 then
-      answer[i] = POSTPONED
-      if goes_on[id] then postponed_from = math.min(postponed_from, i) end
     else
       tables_left = tables_left - 1
       others[#others + 1] = { place = i, lane = number_in(id), token = number_in(busy_of[id]), rest = 'done', due = 'u',
@@ -673,6 +689,7 @@ local function settle_turns()
   for i, turn in ipairs(turns) do
     local id, claim = turn_ids[i], held[i]
     if not (claim and string.sub(claim, 1, 7) == id_of(turn.token)) then answer[simple + i] = false
+    elseif not has_room(records[i]) then answer[simple + i] = POSTPONED
     elseif fail_simply(turn, id, records[i], claim) then answer[simple + i] = NONE
     elseif #rest == tables_left then answer[simple + i] = POSTPONED
     else rest[#rest + 1] = i end

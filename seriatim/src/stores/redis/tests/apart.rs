@@ -247,6 +247,45 @@ async fn a_job_without_its_payload_is_buried_and_holds_up_no_other() {
     }
 }
 
+#[tokio::test]
+async fn a_dead_job_without_its_payload_takes_none_from_its_equal() {
+    let prefix = new_prefix();
+    let (store, queue) = (open(&prefix).await, Queue::accumulate("q"));
+    declare(&store, queue.clone()).await;
+    let job = || long(&queue, "k", &text(1, 5_000));
+    let lost = push(&store, vec![job()]).await[0].job_id;
+    end(&store, &claim(&store, 1).await, Fate::Bury).await;
+    asked(&prefix, &["DEL", "{q1:0}:bodies"]).await;
+    push(&store, vec![job()]).await;
+    let requeue = Selected { now: None, queue: "q".into(), which: Selection::All };
+    assert_eq!(store.requeue(requeue).await.unwrap().count, 0);
+    assert_eq!(all(&store, Fate::Done).await, [text(1, 5_000)]);
+    assert_eq!(store.job(lost).await.unwrap().unwrap().state, JobState::Dead);
+}
+
+/// Their payloads are handed over from shard to shard.
+#[tokio::test]
+async fn dead_jobs_without_their_payloads_hold_up_no_other_that_moves_to_a_new_shard() {
+    let prefix = new_prefix();
+    let (store, queue) = (open(&prefix).await, Queue::fifo("q"));
+    declare(&store, queue.clone()).await;
+    let jobs = (0..10).map(|i| long(&queue, &format!("k{i}"), &text(i, 5_000))).collect();
+    let pushed = push(&store, jobs).await;
+    end(&store, &claim(&store, 10).await, Fate::Bury).await;
+    for lost in pushed.iter().step_by(2) {
+        let lost = lost.job_id.seq().to_string();
+        assert_eq!(asked(&prefix, &["HDEL", "{q1:0}:bodies", &lost]).await, 1);
+    }
+    store.reshard("q".into(), 6).await.unwrap();
+    let requeue = Selected { now: None, queue: "q".into(), which: Selection::All };
+    assert_eq!(store.requeue(requeue).await.unwrap().count, 5);
+    let mut ran = all(&store, Fate::Done).await;
+    ran.sort();
+    assert_eq!(ran, [1, 3, 5, 7, 9].map(|i| text(i, 5_000)));
+    let selected = Selected { now: None, queue: "q".into(), which: Selection::All };
+    assert_eq!(store.delete_dead(selected).await.unwrap().count, 5);
+}
+
 /// Lanes that go on are claimed by a settle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_without_its_payload_is_buried_by_the_settle_that_claims_it() {

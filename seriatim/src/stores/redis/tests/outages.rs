@@ -1,12 +1,20 @@
 //! Servers that are away, fall silent, refuse, or take over.
 
 use std::cell::RefCell;
+use std::net::{Ipv4Addr, TcpListener};
 
 use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
 use tokio::sync::{mpsc, oneshot};
 
+use super::super::args::Args;
+use super::super::line::{BRIDGE, Line};
+use super::super::link::RELEASE;
+use super::super::page::Rows;
+use super::super::wire::{Safety, Wire};
+use super::super::{address, line};
 use super::servers::until;
 use super::*;
+use crate::contract::release::NOBODY;
 use crate::store::NodeId;
 use crate::{Batch, Context, Engine};
 
@@ -115,6 +123,73 @@ async fn a_server_that_falls_silent_is_left_for_a_new_connection() {
     assert_eq!(rung, Some(Wake::All), "it listens anew, and may have missed some");
     tokio::time::resume();
     until("it answers", async || store.now().await.is_ok()).await;
+}
+
+/// The connection of a store without the store, which would connect for wake-ups too.
+async fn wire_to(server: &Server) -> (Arc<Proxy>, Wire) {
+    let proxy = Arc::new(Proxy::start(server.port()).unwrap());
+    let (target, options) = address::read(&over(&proxy)).unwrap();
+    (proxy, Wire::open(target, &options).await.unwrap())
+}
+
+fn line_of(wire: &Wire) -> &Arc<Line> {
+    let Wire::One(node) = wire else { panic!("it is a cluster") };
+    &node.line
+}
+
+/// Loses the connection. So many attempts to connect find nobody, and later ones the server.
+async fn lose(wire: &Wire, proxy: &Arc<Proxy>, server: &Server, attempts: usize) {
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    proxy.lead_to(nobody.local_addr().unwrap().port());
+    proxy.disconnect();
+    let (proxy, port) = (proxy.clone(), server.port());
+    std::thread::spawn(move || {
+        for (before, link) in nobody.incoming().take(attempts).enumerate() {
+            if before + 1 == attempts {
+                proxy.lead_to(port);
+            }
+            drop(link);
+        }
+    });
+    let lost = line_of(wire).send(&::redis::cmd("PING")).await;
+    assert!(matches!(lost, Err(line::Failure::Sent(_))), "{lost:?}");
+}
+
+fn write() -> ::redis::Cmd {
+    ::redis::cmd("SET").arg("k").arg(1).to_owned()
+}
+
+/// Nothing happens for so long.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_refusal_of_long_ago_ends_no_call_of_an_outage() {
+    let server = server();
+    let (proxy, wire) = wire_to(&server).await;
+    server.send(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    let refused = line_of(&wire).send(&write()).await;
+    assert!(matches!(refused, Err(line::Failure::Unsent(_))), "{refused:?}");
+    promote(&server);
+    pass(Duration::from_secs(3_600)).await;
+    lose(&wire, &proxy, &server, 4).await;
+    let waited = wire.send(b"k", &write(), Safety::Written).await;
+    assert!(waited.is_ok(), "{waited:?}");
+}
+
+#[tokio::test]
+async fn the_first_call_after_an_outage_finds_the_server_that_is_back() {
+    let server = server();
+    let (proxy, wire) = wire_to(&server).await;
+    lose(&wire, &proxy, &server, 2).await;
+    until("nobody asks, so nobody connects", async || Arc::weak_count(line_of(&wire)) == 0).await;
+    pass(2 * BRIDGE).await;
+    assert!(line_of(&wire).is_out());
+    let first = wire.send(b"k", &write(), Safety::Written).await;
+    assert!(first.is_ok(), "{first:?}");
 }
 
 /// The nodes of a cluster that have the store's register, and the first shard of its first queue.
@@ -249,6 +324,74 @@ async fn after_a_crash_that_lost_the_last_writes_no_lane_stays_held_and_no_handl
     nothing_stays_held_or_runs_without_its_claim(&url, keep, lose).await;
 }
 
+/// What a step of a listing finds is added; answers where the next one begins.
+async fn list(
+    store: &Redis,
+    what: &'static str,
+    from: &str,
+    found: &mut HashSet<String>,
+) -> String {
+    let (next, rows) =
+        store.rows_of_step(Shard { queue: 1, shard: 0 }, &Rows::all(what), from).await.unwrap();
+    found.extend(rows.rest().map(|row| format!("{row:?}")));
+    next
+}
+
+/// Releases what the node holds of the second queue; answers where the next step begins, and how many lanes that was.
+async fn release(store: &Redis, from: &str) -> (String, usize) {
+    let mut args = Args::at(None);
+    args.text(NOBODY).int(1_000).time(Timestamp::MAX).text("node").text("n").text(from);
+    let key = store.key(Shard { queue: 2, shard: 0 }, "");
+    let mut answer = store.link.call(&RELEASE, &key, &args).await.unwrap();
+    let taken = answer.list().unwrap().rest().count();
+    (answer.text().unwrap().to_string(), taken)
+}
+
+/// Servers with the same rows have other cursors.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scan_misses_nothing_on_a_server_that_took_over_between_two_steps() {
+    const LANES: u32 = 3_000;
+    const HELD: usize = 1_500;
+    let (master, prefix) = (server(), new_prefix());
+    let replica = replica_of(&master);
+    let proxy = Proxy::start(master.port()).unwrap();
+    let store = open_at(&over(&proxy), &prefix).await;
+    for queue in ["q", "r"] {
+        declare(&store, Queue::fifo(queue)).await;
+        let job = |i: u32| Job::new(queue, &i).unwrap().key(format!("k{i}"));
+        push(&store, (0..LANES).map(job).collect()).await;
+        let lease = Lease::Own { ttl: LEASE };
+        let request = Claim { lease, ..claim_request(queue, HELD) };
+        assert_eq!(store.claim(request).await.unwrap().turns.len(), HELD);
+    }
+    let (mut lanes, mut held, mut released) = (HashSet::new(), HashSet::new(), 0);
+    let mut next_lanes = list(&store, "names", "", &mut lanes).await;
+    let mut next_held = list(&store, "held", "", &mut held).await;
+    let mut next = String::new();
+    while released < HELD / 2 {
+        let step = release(&store, &next).await;
+        (next, released) = (step.0, released + step.1);
+    }
+    assert!(![&next_lanes, &next_held, &next].iter().any(|next| next.is_empty()));
+
+    has_all(&replica, &master).await;
+    promote(&replica);
+    proxy.lead_to(replica.port());
+    proxy.disconnect();
+    until("the new master answers", async || store.now().await.is_ok()).await;
+    while !next_lanes.is_empty() {
+        next_lanes = list(&store, "names", &next_lanes, &mut lanes).await;
+    }
+    while !next_held.is_empty() {
+        next_held = list(&store, "held", &next_held, &mut held).await;
+    }
+    while !next.is_empty() {
+        let step = release(&store, &next).await;
+        (next, released) = (step.0, released + step.1);
+    }
+    assert_eq!((lanes.len(), held.len(), released), (LANES as usize, HELD, HELD));
+}
+
 /// A claim is answered before the long payloads of its jobs are read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_its_payload() {
@@ -290,6 +433,33 @@ async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_i
         let left = replica.send(&["HLEN", &format!("{prefix}:{{q1:0}}:bodies")]).unwrap();
         assert!(left.starts_with(":0"), "{left}");
     }
+}
+
+#[tokio::test]
+async fn what_a_rescue_did_not_reach_is_told_to_its_own_node() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 2)).await;
+    push(&store, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    let held = claim(&store, 100).await;
+    let second = held.iter().filter(|turn| turn.lane.shard == 1).count();
+    assert!(held.len() == 20 && (1..20).contains(&second), "{second}");
+
+    let now = Some(store.now().await.unwrap() + LEASE + LEASE);
+    let rescue =
+        |node: &str| Rescue { now, node: node.into(), lease: LEASE, lanes_max: 100, ticket: 0 };
+    for node in ["m", "o"] {
+        let node = NodeInfo::new(node.into(), LEASE);
+        store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
+    }
+    // Such a shard does not answer.
+    let leases = format!("{prefix}:{{q1:1}}:leases");
+    send(&url(), &["SET", &leases, "no index"]).await;
+    assert_eq!(store.rescue(rescue("m")).await.unwrap().len(), 20 - second);
+    send(&url(), &["DEL", &leases]).await;
+    assert_eq!(store.rescue(rescue("o")).await.unwrap().len(), second);
+    assert!(store.rescue(rescue("m")).await.is_err(), "one shard did not answer it");
+    assert!(store.rescue(rescue("m")).await.unwrap().is_empty(), "that is told once");
 }
 
 #[tokio::test]

@@ -278,6 +278,36 @@ async fn an_operation_on_many_lanes_takes_a_script_for_each_part_of_them_in_excl
     operations_of(Queue::exclusive("q")).await;
 }
 
+/// Jobs of all turns of a script count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_of_large_turns_takes_a_script_for_each_10_000_jobs() {
+    const TURNS: usize = 4;
+    const JOBS: u32 = 4_000;
+    let watched = Watched::of(Queue::accumulate("q").retain_completed(Duration::ZERO)).await;
+    let store = &*watched.store;
+    let fill = async || {
+        for key in 0..TURNS {
+            push(store, (0..JOBS).map(|tag| job(&format!("k{key}"), tag)).collect()).await;
+        }
+    };
+    // From now on the server has the script.
+    push(store, vec![job("k", 0)]).await;
+    assert!(done(store, &claim(store, 1).await).await[0].is_ok());
+    fill().await;
+    for (fills, rest) in [(true, Fate::Done), (false, Fate::Keep), (false, Fate::Done)] {
+        let turns = claim_lanes(store, TURNS).await;
+        assert!(turns.iter().all(|turn| turn.jobs.len() == JOBS as usize));
+        let (scripts, settled) = watched.scripts(store.settle(settle_as(&turns, rest))).await;
+        assert!(settled.unwrap().iter().all(Settled::is_ok), "{rest:?}");
+        assert_eq!(scripts.count, 2, "{rest:?}");
+        if fills {
+            fill().await;
+        }
+    }
+    let (left, all) = (numbers(store).await, 2 * u64::from(JOBS) * TURNS as u64);
+    assert_eq!((left.jobs, left.claimed, left.processed), (0, 0, all + 1));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_takes_a_script_for_each_part_of_what_it_removes() {
     let watched = Watched::of(Queue::parallel("q").retain_completed(LEASE)).await;
