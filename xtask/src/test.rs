@@ -26,7 +26,8 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     run.tidy();
     run.check("clippy", "cargo clippy", &CLIPPY);
     run.check("clippy", "cargo clippy, without features", &CLIPPY_BARE);
-    run.check("clippy", "cargo clippy, the library with one store", &CLIPPY_ONE_STORE);
+    run.step("cargo check, the library as it comes", &mut cargo::command(root, &CHECK_PLAIN));
+    run.step("cargo check, the library with one store", &mut cargo::command(root, &CHECK_REDIS));
     run.names();
     run.tests(args)?;
     run.finish()
@@ -49,18 +50,10 @@ const CLIPPY_BARE: [&str; 11] = [
     "-D",
     "warnings",
 ];
-/// What a service has that leaves out the embedded store.
-const CLIPPY_ONE_STORE: [&str; 9] = [
-    "clippy",
-    "--package",
-    "seriatim",
-    "--no-default-features",
-    "--features",
-    "cron,redis",
-    "--",
-    "-D",
-    "warnings",
-];
+/// The library in a service, which has few of its features.
+const CHECK_PLAIN: [&str; 3] = ["check", "--package", "seriatim"];
+const CHECK_REDIS: [&str; 6] =
+    ["check", "--package", "seriatim", "--no-default-features", "--features", "cron,redis"];
 /// The whole workspace, although mainly the library has doctests: with the same packages as the tests, their
 /// dependencies are built only once.
 const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];

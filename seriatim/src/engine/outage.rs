@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 use crate::engine::limits::{OUTAGE_LOG_EVERY, OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
 use crate::lock::lock;
-use crate::model::{Error, ErrorKind, Result};
+#[cfg(feature = "cron")]
+use crate::model::Result;
+use crate::model::{Error, ErrorKind};
 
 /// Shared by all tasks of an engine, so that an outage is logged once and not by each of them. A store of several
 /// servers may fail in part: then it answers and fails in turn, and only the first of these outages is logged.

@@ -281,16 +281,18 @@ pub(super) fn rows_max(asked: usize) -> i64 {
 }
 
 /// How an attempt to carry out the oldest rows ended.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) enum Attempt {
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
     Done(Drained),
-    /// The store refuses the job of this row. If rows come before it whose jobs it takes: how many. Then nothing has
-    /// happened.
-    Refused(RefusedRow, Option<usize>),
+    /// Then nothing has happened.
+    Refused(Refusal),
 }
 
+/// The store refuses the job of this row. If rows come before it whose jobs it takes: how many.
+pub(super) type Refusal = (RefusedRow, Option<usize>);
+
 /// The row because of which a push was refused. An error: it is not because of a row.
-pub(super) fn refusal(error: Error, step: &Step, rows: &[Row], now: Timestamp) -> Result<Attempt> {
+pub(super) fn refusal(error: Error, step: &Step, rows: &[Row], now: Timestamp) -> Result<Refusal> {
     let is_of_a_job = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
     let Some(field) = error.field().filter(|_| is_of_a_job) else {
         return Err(error);
@@ -304,5 +306,5 @@ pub(super) fn refusal(error: Error, step: &Step, rows: &[Row], now: Timestamp) -
         return Err(error);
     };
     let row = rows[before].refused(&error, now);
-    Ok(Attempt::Refused(row, (place > 0).then_some(before)))
+    Ok((row, (place > 0).then_some(before)))
 }

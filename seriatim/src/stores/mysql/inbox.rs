@@ -57,8 +57,8 @@ async fn drain(store: &Inner, request: &DrainInbox) -> Result<Drained> {
         match attempt(store, request, rows_max).await? {
             Attempt::Done(drained) => return Ok(drained),
             // Those before it are pushed; then it is the first.
-            Attempt::Refused(_, Some(before)) => rows_max = before as i64,
-            Attempt::Refused(row, None) => {
+            Attempt::Refused((_, Some(before))) => rows_max = before as i64,
+            Attempt::Refused((row, None)) => {
                 let ends = Ends::of_refused(&row);
                 transact!(store, Lock::FREE, None, work => end(work, &ends))?;
                 return Ok(Drained { refused: vec![row], more: true, ..Drained::default() });
@@ -80,7 +80,9 @@ async fn attempt(store: &Inner, request: &DrainInbox, rows_max: i64) -> Result<A
         store, lock.clone(), request.now, work => carry_out(work, request, &oldest, &mut refused, rows_max)
     );
     match (drained, refused) {
-        (Err(error), Some((step, rows, now))) => inbox::refusal(error, &step, &rows, now),
+        (Err(error), Some((step, rows, now))) => {
+            inbox::refusal(error, &step, &rows, now).map(Attempt::Refused)
+        }
         (drained, _) => drained.map(Attempt::Done),
     }
 }

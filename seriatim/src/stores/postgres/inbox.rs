@@ -53,8 +53,8 @@ impl Postgres {
             match self.attempt(request, rows_max).await? {
                 Attempt::Done(drained) => return Ok(drained),
                 // Those before it are pushed; then it is the first.
-                Attempt::Refused(_, Some(before)) => rows_max = before as i64,
-                Attempt::Refused(row, None) => return self.refuse(row).await,
+                Attempt::Refused((_, Some(before))) => rows_max = before as i64,
+                Attempt::Refused((row, None)) => return self.refuse(row).await,
             }
         }
     }
@@ -103,7 +103,10 @@ impl Postgres {
             let text = self.pool.text(PUSH);
             match work.query_typed(&text, &typed(&batch.params())).await {
                 Ok(answer) => pushed = step.refuse_throttled(all_pushed(&answer)?, &rows, now),
-                Err(e) => return inbox::refusal(push_error(e, &step.jobs), &step, &rows, now),
+                Err(e) => {
+                    let refused = inbox::refusal(push_error(e, &step.jobs), &step, &rows, now)?;
+                    return Ok(Attempt::Refused(refused));
+                }
             }
         }
         self.end(work, &Ends::of_step(&step)).await?;

@@ -11,7 +11,7 @@ use super::tx::Tx;
 use crate::contract::{DrainInbox, Drained, Inbox, InboxView, Pushed};
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::model::{Job, Result, Timestamp};
-use crate::stores::inbox::{self, Attempt, Ends, Step};
+use crate::stores::inbox::{self, Ends, Step};
 
 const WAITS: &str =
     "SELECT 1 FROM seriatim_inbox INDEXED BY inbox_waiting WHERE refused IS NULL LIMIT 1";
@@ -64,10 +64,9 @@ impl Tx<'_> {
                 Err(error) => inbox::refusal(error, &step, &rows, now)?,
             };
             match refused {
-                Attempt::Done(drained) => return Ok(drained),
                 // Those before it are pushed; then it is the first.
-                Attempt::Refused(_, Some(before)) => most = before,
-                Attempt::Refused(row, None) => {
+                (_, Some(before)) => most = before,
+                (row, None) => {
                     self.end_inbox(&Ends::of_refused(&row))?;
                     return Ok(Drained { refused: vec![row], more: true, ..Drained::default() });
                 }

@@ -132,6 +132,8 @@ fn a_burial_costs_in_proportion_to_its_jobs() {
             computed() - before
         })
     };
-    let (few, many) = (cost(1_000), cost(8_000));
+    // What runs beside it takes part of the processor's caches.
+    let least = |jobs| (0..3).map(|_| cost(jobs)).min().unwrap_or_default();
+    let (few, many) = (least(1_000), least(8_000));
     assert!(many < few * 16, "1,000 jobs: {few} ns, 8,000: {many} ns");
 }
