@@ -33,7 +33,7 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What a caller that waits is told.
+/// The answer to a waiting caller.
 enum Answer {
     Pushed(Result<Pushed>),
     /// It pushes next, its own job and those of others.

@@ -282,7 +282,7 @@ impl Core {
         let ended = (0..call.turns.len()).map(|place| {
             let unstarted = Outcome::Release.into();
             let settlement = call.plan(place, &call.queue, unstarted, &|_| Duration::ZERO);
-            Ended::new(settlement, call, place, self.keeps_witness())
+            Ended::new(settlement, call, place, self.observer.is_some())
         });
         self.settles.add(ended);
     }
@@ -290,11 +290,6 @@ impl Core {
     /// Pushes jobs of the engine's own, and tells the observer.
     pub(in crate::engine) async fn push(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         observe::push(&*self.store, self.observer.as_ref(), jobs).await
-    }
-
-    /// Whether settled turns must be reported to an observer or a hook.
-    pub(in crate::engine) fn keeps_witness(&self) -> bool {
-        self.observer.is_some() || self.env.exhausted.is_some()
     }
 
     /// Stops the engine because one of its tasks ended, which it cannot work without.

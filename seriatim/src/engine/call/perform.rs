@@ -153,7 +153,7 @@ fn fail(core: &Core, call: &Arc<Call>, error: &str) {
     let ended = call.turns.iter().enumerate().map(|(place, turn)| {
         let wait = |retry_count| backoff_of(turn, &call.queue).wait(retry_count, fastrand::f64());
         let settlement = call.plan(place, &call.queue, verdict.clone(), &wait);
-        Ended::new(settlement, call, place, core.keeps_witness())
+        Ended::new(settlement, call, place, core.observer.is_some())
     });
     let ended: Vec<Ended> = ended.collect();
     core.settles.add(ended);
@@ -370,7 +370,7 @@ fn conclude(
         let error = verdict.outcome.error().unwrap_or_default();
         let wait = |retry_count| source.wait(&Failed { turn, retry_count, error }, &queue);
         let settlement = call.plan(place, &queue, verdict.clone(), &wait);
-        Ended::new(settlement, call, place, core.keeps_witness())
+        Ended::new(settlement, call, place, core.observer.is_some())
     });
     let ended: Vec<Ended> = ended.collect();
     core.settles.add(ended);

@@ -195,8 +195,8 @@ impl Pool {
 }
 
 impl Loan<'_> {
-    /// The session, for a transaction of several statements. Until its end is told by [`Self::ended`], it counts as abandoned: who
-    /// waits for it may stop waiting at any statement.
+    /// The session, for a transaction of several statements. Until [`Self::ended`] is called, it counts as abandoned, because
+    /// the caller may stop waiting at any statement.
     pub(super) fn client(&mut self) -> Option<&mut Client> {
         self.busy = true;
         self.session.as_mut().map(|session| &mut session.client)

@@ -459,7 +459,7 @@ async fn what_a_rescue_did_not_reach_is_told_to_its_own_node() {
     send(&url(), &["DEL", &leases]).await;
     assert_eq!(store.rescue(rescue("o")).await.unwrap().len(), second);
     assert!(store.rescue(rescue("m")).await.is_err(), "one shard did not answer it");
-    assert!(store.rescue(rescue("m")).await.unwrap().is_empty(), "that is told once");
+    assert!(store.rescue(rescue("m")).await.unwrap().is_empty(), "that is reported once");
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ pub(super) fn in_memory() -> Connection {
     connection
 }
 
-/// As if somebody had analysed a file in which all rows of each index are equal.
+/// The statistics of a file in which all rows of each index are equal.
 fn analyse_wrongly(c: &Connection) {
     let columns = "length(stat) - length(replace(stat, ' ', ''))";
     let wrong = format!(
