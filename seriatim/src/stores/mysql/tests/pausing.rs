@@ -57,6 +57,24 @@ async fn go_on(store: &Mysql, turns: &[Turn]) -> Vec<Turn> {
     next.flatten().collect()
 }
 
+/// The same, but the settle waits for its lanes until `first` is done, which waits for none.
+async fn go_on_after(
+    store: &Arc<Mysql>,
+    database: &str,
+    turns: Vec<Turn>,
+    first: impl Future<Output = ()>,
+) -> Vec<Turn> {
+    let mut holder = session(database).await;
+    let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let settler = store.clone();
+    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
+    until_waiting(&mut session(database).await, database, 1).await;
+    timeout(SOON, first).await.expect("it waits for no lane");
+    holder.query_drop("COMMIT").await.unwrap();
+    settle.await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_that_was_under_way_claims_nothing_after_a_pause_has_returned() {
     let database = new_database().await;
@@ -64,16 +82,8 @@ async fn a_settle_that_was_under_way_claims_nothing_after_a_pause_has_returned()
     declare(&store, Queue::fifo("q")).await;
     push(&store, vec![job("a", 1), job("a", 2)]).await;
     let turns = claim(&store, "q", 1).await.turns;
-    let mut holder = session(&database).await;
-    let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
-    holder.query_drop(lock).await.unwrap();
-    let settler = store.clone();
-    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
-    until_waiting(&mut session(&database).await, &database, 1).await;
-    let pause = store.pause_queue("q".into(), true);
-    timeout(SOON, pause).await.expect("it waits for no lane").unwrap();
-    holder.query_drop("COMMIT").await.unwrap();
-    assert_eq!(settle.await.unwrap(), []);
+    let pause = async { store.pause_queue("q".into(), true).await.unwrap() };
+    assert_eq!(go_on_after(&store, &database, turns, pause).await, []);
     store.pause_queue("q".into(), false).await.unwrap();
     assert_eq!(claim(&store, "q", 1).await.turns.len(), 1);
 }
@@ -86,16 +96,8 @@ async fn a_settle_that_was_under_way_claims_nothing_beyond_a_limit_that_was_decl
     push(&store, vec![job("a", 1), job("b", 2), job("a", 3), job("b", 4)]).await;
     let turns = claim(&store, "q", 2).await.turns;
     assert_eq!(turns.len(), 2);
-    let mut holder = session(&database).await;
-    let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
-    holder.query_drop(lock).await.unwrap();
-    let settler = store.clone();
-    let settle = tokio::spawn(async move { go_on(&settler, &turns).await });
-    until_waiting(&mut session(&database).await, &database, 1).await;
     let limit = declare(&store, Queue::fifo("q").running(1));
-    timeout(SOON, limit).await.expect("it waits for no lane");
-    holder.query_drop("COMMIT").await.unwrap();
-    assert_eq!(settle.await.unwrap(), []);
+    assert_eq!(go_on_after(&store, &database, turns, limit).await, []);
     assert_eq!(claim(&store, "q", 2).await.turns.len(), 1);
 }
 
