@@ -105,7 +105,7 @@ pub mod store {
     pub use crate::model::report::{StepRecord, TurnReport};
     pub use crate::model::result::check_result;
     pub use crate::model::settle::{
-        Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
+        Due, EndKind, Ending, Fate, Keep, NextRetry, Settlement, Verdict, plan, release,
         retries_max,
     };
     pub use crate::model::turn::{Turn, TurnJob};

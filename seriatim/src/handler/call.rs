@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::handler::control::Control;
 use crate::handler::env::CallEnv;
 use crate::handler::outcomes::Outcomes;
-use crate::model::{JobId, LaneId, Outcome, Queue, Settlement, Turn, Verdict, plan};
+use crate::model::{JobId, LaneId, NextRetry, Outcome, Queue, Settlement, Turn, Verdict, plan};
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so that a call needs one
 /// allocation for all of them.
@@ -104,7 +104,7 @@ impl Call {
         place: usize,
         queue: &Queue,
         verdict: Verdict,
-        wait: &dyn Fn(u32) -> Duration,
+        wait: &dyn Fn(NextRetry<'_>) -> Duration,
     ) -> Settlement {
         match &self.series {
             None => plan(&self.turns[place], queue, &verdict, wait),

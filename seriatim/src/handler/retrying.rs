@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::limits::ATTEMPTS_MAX;
-use crate::model::{Error, Exhaustion, Queue, Result, Turn};
+use crate::model::{Error, Exhaustion, NextRetry, Queue, Result, Turn, TurnJob};
 
 pub(crate) type Wait = dyn Fn(&Failed<'_>) -> Duration + Send + Sync;
 
@@ -13,14 +13,19 @@ pub(crate) type Wait = dyn Fn(&Failed<'_>) -> Duration + Send + Sync;
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
     pub(crate) turn: &'a Turn,
-    pub(crate) retry_count: u32,
+    pub(crate) retry: NextRetry<'a>,
     pub(crate) error: &'a str,
 }
 
 impl Failed<'_> {
     /// The number of the next retry: 0 for the first.
     pub fn retry_count(&self) -> u32 {
-        self.retry_count
+        self.retry.count
+    }
+
+    /// The job that failed, in `accumulate` the first of those that did not succeed.
+    pub fn job(&self) -> Option<&TurnJob> {
+        self.retry.job
     }
 
     /// Why it failed, as kept with its jobs: what `error_format` made of it.

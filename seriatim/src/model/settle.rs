@@ -314,13 +314,12 @@ impl Keep {
     }
 }
 
-/// Decides how `turn` of `queue` ends. `wait` is the backoff: it maps a retry count to the wait (the queue's, a job's
-/// own, or a closure).
+/// Decides how `turn` of `queue` ends. `wait`: how long a retry waits (by [`NextRetry::backoff`], or otherwise).
 pub fn plan(
     turn: &Turn,
     queue: &Queue,
     verdict: &Verdict,
-    wait: &dyn Fn(u32) -> Duration,
+    wait: &dyn Fn(NextRetry<'_>) -> Duration,
 ) -> Settlement {
     let mut exceptions: Vec<(JobId, Fate)> = Vec::new();
     exceptions.extend(verdict.undecodable.iter().map(|(id, _)| (*id, Fate::Bury)));
@@ -363,14 +362,24 @@ fn error_text(error: &str) -> Arc<str> {
     cut_error(result::without_mark(error)).into()
 }
 
-/// The backoff of a turn: the head's own, otherwise the queue's.
-pub fn backoff_of(turn: &Turn, queue: &Queue) -> Backoff {
-    own_backoff(turn).unwrap_or(queue.backoff)
+/// A retry after a failure.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRetry<'t> {
+    /// The job that failed; if failures belong to lanes, the first of those that did not succeed.
+    pub job: Option<&'t TurnJob>,
+    /// Its number: 0 for the first.
+    pub count: u32,
 }
 
-/// The head's own backoff.
-pub(crate) fn own_backoff(turn: &Turn) -> Option<Backoff> {
-    turn.head().and_then(|job| job.options.as_ref()?.backoff)
+impl NextRetry<'_> {
+    /// The job's own backoff, otherwise the queue's.
+    pub fn backoff(&self, queue: &Queue) -> Backoff {
+        self.own_backoff().unwrap_or(queue.backoff)
+    }
+
+    pub(crate) fn own_backoff(&self) -> Option<Backoff> {
+        self.job?.options.as_ref()?.backoff
+    }
 }
 
 struct Planner<'a> {
@@ -380,7 +389,7 @@ struct Planner<'a> {
     head: Option<&'a TurnJob>,
     is_first: bool,
     exceptions: Vec<(JobId, Fate)>,
-    wait: &'a dyn Fn(u32) -> Duration,
+    wait: &'a dyn Fn(NextRetry<'_>) -> Duration,
 }
 
 impl Planner<'_> {
@@ -433,7 +442,8 @@ impl Planner<'_> {
         if retry_count >= self.retries_max() || self.attempts_are_used_up() {
             return self.exhausted(error);
         }
-        let wait = retry_in.unwrap_or_else(|| (self.wait)(retry_count.max(0) as u32));
+        let retry = NextRetry { job: self.head, count: retry_count.max(0) as u32 };
+        let wait = retry_in.unwrap_or_else(|| (self.wait)(retry));
         // A longer wait could exceed the latest time that stores can keep.
         let due = Due::In(wait.min(DELAY_MAX));
         let keep = Keep { due, retry_count, error: Some(error), counted: true, ..self.unchanged() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::{
-    Exhaustion, JobId, Mode, Outcome, Payload, Queue, Timestamp,
+    Backoff, Exhaustion, JobId, Mode, Outcome, Payload, Queue, Timestamp,
     store::{Due, Fate, JobOptions, LaneId, Settlement, Token, Turn, TurnJob, Verdict, plan},
 };
 
@@ -41,7 +41,7 @@ fn failure() -> Outcome {
 }
 
 fn settle(turn: &Turn, queue: &Queue, verdict: impl Into<Verdict>) -> Settlement {
-    plan(turn, queue, &verdict.into(), &|retry_count| WAIT * (retry_count + 1))
+    plan(turn, queue, &verdict.into(), &|retry| WAIT * (retry.count + 1))
 }
 
 fn fates(turn: &Turn, settlement: &Settlement) -> Vec<Fate> {
@@ -113,6 +113,21 @@ fn the_failure_behind_finished_jobs_starts_afresh() {
         settle(&turn, &Queue::fifo("q").take(3), Verdict { done: 1, ..failure().into() });
     assert_eq!(fates(&turn, &settlement), [Fate::Done, Fate::Keep, Fate::Keep]);
     assert_eq!((settlement.keep.job, settlement.keep.retry_count), (Some(turn.jobs[1].id), 0));
+}
+
+#[test]
+fn the_failure_behind_finished_jobs_waits_by_its_own_backoff() {
+    let mut turn = turn(2);
+    let own = |base| JobOptions { backoff: Some(Backoff::Constant { base }), ..JobOptions::default() };
+    for (job, base) in turn.jobs.iter_mut().zip([WAIT, WAIT * 9]) {
+        job.options = Some(own(base).into());
+    }
+    for (done, wait) in [(0, WAIT), (1, WAIT * 9)] {
+        let (queue, verdict) = (Queue::fifo("q").take(2), Verdict { done, ..failure().into() });
+        let settlement =
+            plan(&turn, &queue, &verdict, &|retry| retry.backoff(&queue).wait(retry.count, 0.5));
+        assert_eq!(settlement.keep.due, Due::In(wait), "{done} of the jobs are done");
+    }
 }
 
 #[test]

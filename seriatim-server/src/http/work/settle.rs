@@ -11,7 +11,7 @@ use seriatim::store::{Settle, Settled};
 use seriatim::{
     Error,
     engine::TurnLog,
-    store::{LaneId, Settlement, Token, Turn, TurnJob, Verdict, backoff_of, check_result, plan},
+    store::{LaneId, NextRetry, Settlement, Token, Turn, TurnJob, Verdict, check_result, plan},
 };
 
 use super::super::input::{AtMost, BulkJson, Object};
@@ -204,8 +204,8 @@ impl Ended {
             expired: expired(turn).map(|job| job.id).collect(),
             result: self.result.as_deref().map(|raw| raw.get().into()),
         };
-        let backoff = backoff_of(turn, queue);
-        Some(plan(turn, queue, &verdict, &|retry_count| backoff.wait(retry_count, fastrand::f64())))
+        let wait = |retry: NextRetry<'_>| retry.backoff(queue).wait(retry.count, fastrand::f64());
+        Some(plan(turn, queue, &verdict, &wait))
     }
 
     fn with(&self) -> With<'_> {

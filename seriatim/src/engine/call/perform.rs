@@ -25,7 +25,7 @@ use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
 use crate::handler::retrying::Failed;
 use crate::handler::worker::{Handling, Prepared, Worker};
-use crate::model::{Outcome, Queue, Settlement, Timestamp, Turn, Verdict, backoff_of};
+use crate::model::{NextRetry, Outcome, Queue, Settlement, Timestamp, Turn, Verdict};
 
 /// What a call hands over.
 enum Handed {
@@ -150,8 +150,8 @@ fn next(core: &Core, call: &Call, series: &Series) -> Option<Series> {
 /// Fails all turns of a call without running user code.
 fn fail(core: &Core, call: &Arc<Call>, error: &str) {
     let verdict: Verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
-    let ended = call.turns.iter().enumerate().map(|(place, turn)| {
-        let wait = |retry_count| backoff_of(turn, &call.queue).wait(retry_count, fastrand::f64());
+    let wait = |retry: NextRetry<'_>| retry.backoff(&call.queue).wait(retry.count, fastrand::f64());
+    let ended = (0..call.turns.len()).map(|place| {
         let settlement = call.plan(place, &call.queue, verdict.clone(), &wait);
         Ended::new(settlement, call, place, core.observer.is_some())
     });
@@ -368,7 +368,7 @@ fn conclude(
         let queue =
             source.retrying(turn).map_or(Cow::Borrowed(&*call.queue), |own| own.of(&call.queue));
         let error = verdict.outcome.error().unwrap_or_default();
-        let wait = |retry_count| source.wait(&Failed { turn, retry_count, error }, &queue);
+        let wait = |retry: NextRetry<'_>| source.wait(&Failed { turn, retry, error }, &queue);
         let settlement = call.plan(place, &queue, verdict.clone(), &wait);
         Ended::new(settlement, call, place, core.observer.is_some())
     });

@@ -12,7 +12,7 @@ use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::worker::Worker;
 use crate::lock::lock;
 use crate::model::limits::SERIES_JOBS_MAX;
-use crate::model::{Queue, Turn, backoff_of, own_backoff};
+use crate::model::{Queue, Turn};
 
 #[derive(Debug)]
 pub(in crate::engine) struct Source {
@@ -145,10 +145,10 @@ impl Source {
 
     /// How long a failed turn waits before its retry: by its own backoff, its worker's, or the queue's.
     pub(in crate::engine) fn wait(&self, failed: &Failed<'_>, queue: &Queue) -> Duration {
-        let turn = failed.turn;
-        let usual = || backoff_of(turn, queue).wait(failed.retry_count, fastrand::f64());
-        match self.retrying(turn).and_then(|retrying| retrying.wait.as_ref()) {
-            Some(wait) if own_backoff(turn).is_none() => {
+        let retry = failed.retry;
+        let usual = || retry.backoff(queue).wait(retry.count, fastrand::f64());
+        match self.retrying(failed.turn).and_then(|retrying| retrying.wait.as_ref()) {
+            Some(wait) if retry.own_backoff().is_none() => {
                 shielded(|| wait(failed)).unwrap_or_else(|text| {
                     tracing::error!(
                         queue = &*self.name,

@@ -63,7 +63,7 @@ async fn s4_e5_the_backoff_sees_the_error_and_the_job() {
     let log = Log::default();
     let seen = log.clone();
     let worker = failing("welcome", &log).backoff(move |failed| {
-        let job = failed.turn().head().unwrap();
+        let job = failed.job().unwrap();
         seen.add(format!(
             "retry {} of {:?} {}: {}",
             failed.retry_count(),
