@@ -16,6 +16,9 @@ use crate::model::JobId;
 use crate::model::clock::micros;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 
+/// Pages of expired jobs that a sweep looks at to find lanes that nobody has locked.
+const LOCKED_PAGES_MAX: usize = 10;
+
 pub(super) async fn sweep(
     work: &mut Work<'_>,
     rows_max: usize,
@@ -48,33 +51,34 @@ pub(super) async fn sweep(
     Ok(swept)
 }
 
-/// Locks the lanes of expired jobs, but for those that other transactions have locked. Returns whether there may be more jobs
-/// to end now.
+/// Locks the lanes of expired jobs, but for those that other transactions have locked: their jobs are passed by, up to
+/// [`LOCKED_PAGES_MAX`] pages of them. Returns whether there may be more jobs to end now.
 async fn lock_expired(work: &mut Work<'_>, rows_max: usize) -> Try<bool> {
     let (now, most) = (work.now.as_micros(), rows_max + 1);
-    let mut last = 0;
-    loop {
+    let (mut last, mut found, mut more) = (0, 0, true);
+    for _ in 0..LOCKED_PAGES_MAX {
         let sql = format!(
             "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
              JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) WHERE e.at <= {now} AND e.seq > {last} \
              AND COALESCE(j.gen, l.j_gen) >= l.open AND e.seq <> l.taken ORDER BY e.seq LIMIT {most}"
         );
-        let expired = work.rows(&sql).await?;
-        let more = expired.len() > rows_max;
-        let mut lanes = BTreeSet::new();
-        for row in expired {
+        let mut expired = Vec::new();
+        for row in work.rows(&sql).await? {
             let mut row = Columns::of(row);
             let (seq, lane) = (row.int()? as u64, row.int()? as u64);
             work.leaving.entry(lane).or_default().push(seq);
-            lanes.insert(lane);
+            expired.push(lane);
             last = seq;
         }
-        work.lock_lanes(&lanes).await?;
-        // Locked lanes with many expired jobs are not in the way of those behind them.
-        if !more || !work.lanes.is_empty() {
-            return Ok(more);
+        work.lock_lanes(&expired.iter().copied().collect()).await?;
+        more = expired.len() > rows_max;
+        found += expired.iter().filter(|lane| work.lanes.contains_key(lane)).count();
+        if !more || found >= rows_max {
+            break;
         }
     }
+    // If all are locked, the next sweep is soon enough.
+    Ok(more && found > 0)
 }
 
 /// Deletes finished and dead jobs after their retention, and dead ones above the queue's limit.

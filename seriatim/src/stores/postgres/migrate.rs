@@ -31,6 +31,7 @@ const STEPS: [&str; 21] = [
     include_str!("sql/to_34.sql"),
     include_str!("sql/to_35.sql"),
     include_str!("sql/to_36.sql"),
+    include_str!("sql/to_37.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

@@ -1,25 +1,37 @@
 -- Removing expired rows. Locked rows are skipped and swept another time.
 
--- Ends waiting jobs after their expiry time.
+-- Ends waiting jobs after their expiry time. Jobs of locked lanes are passed by, up to ten pages of them.
 CREATE FUNCTION seriatim.sweep_expired(_now bigint, _rows_max int,
   OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
-  _found bigint[] := ARRAY(SELECT seq FROM seriatim.item
-    WHERE expires_at <= _now AND NOT closed ORDER BY expires_at, seq LIMIT _rows_max + 1);
-  _lanes bigint[];
+  _page bigint[] := '{}';
+  _at bigint := -1;
+  _found bigint[] := '{}';
+  _lanes bigint[] := '{}';
   _left text[];
 BEGIN
-  o_more := cardinality(_found) > _rows_max;
-  _found := _found[:_rows_max];
-  _lanes := ARRAY(SELECT number FROM seriatim.lane
-    WHERE number = ANY (ARRAY(SELECT lane FROM seriatim.item WHERE seq = ANY (_found)))
-    ORDER BY queue, key, number FOR UPDATE SKIP LOCKED);
+  FOR _n IN 1..10 LOOP
+    _page := ARRAY(SELECT seq FROM seriatim.item
+      WHERE (expires_at, seq) > (_at, coalesce(_page[_rows_max], 0)) AND expires_at <= _now AND NOT closed
+      ORDER BY expires_at, seq LIMIT _rows_max + 1);
+    o_more := cardinality(_page) > _rows_max;
+    _lanes := _lanes || ARRAY(SELECT number FROM seriatim.lane
+      WHERE number = ANY (ARRAY(SELECT lane FROM seriatim.item WHERE seq = ANY (_page[:_rows_max])))
+        AND number <> ALL (_lanes)
+      ORDER BY queue, key, number FOR UPDATE SKIP LOCKED);
+    _found := _found || ARRAY(SELECT seq FROM seriatim.item
+      WHERE seq = ANY (_page[:_rows_max]) AND lane = ANY (_lanes) ORDER BY expires_at, seq);
+    EXIT WHEN NOT o_more OR cardinality(_found) >= _rows_max;
+    _at := (SELECT expires_at FROM seriatim.item WHERE seq = _page[_rows_max]);
+  END LOOP;
+  -- If all are locked, the next sweep is soon enough.
+  o_more := _found <> '{}' AND (o_more OR cardinality(_found) > _rows_max);
   PERFORM seriatim.unpack(_lanes);
   SELECT coalesce(array_agg(seq), '{}'), coalesce(array_agg(queue), '{}'),
     coalesce(array_agg(created_at), '{}')
   INTO o_seq, o_queue, o_created_at FROM seriatim.item
-  WHERE seq = ANY (_found) AND lane = ANY (_lanes) AND NOT closed AND expires_at <= _now;
+  WHERE seq = ANY (_found[:_rows_max]) AND NOT closed AND expires_at <= _now;
   _left := seriatim.batches_of(o_seq);
   PERFORM seriatim.cancel_open(o_seq, 'expired', _now);
   PERFORM seriatim.place(_lanes, _now);

@@ -179,6 +179,29 @@ async fn where_the_callback_of_a_batch_may_run_is_written_when_the_batch_is_open
     assert_eq!(routes.get::<_, i64>(0), 1);
 }
 
+#[tokio::test]
+async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    let start = store.now().await.unwrap();
+    let expiring = |key: &str, tag| job(key, tag).expires_at(start + LEASE);
+    let jobs = vec![expiring("locked", 1), expiring("locked", 2), expiring("free", 3)];
+    let pushed = store.push(Push { now: Some(start), jobs }).await.unwrap();
+    let ids: Vec<_> = pushed.iter().map(|pushed| pushed.job_id).collect();
+    let holder = lock(&schema, "key = 'locked'").await;
+    // The jobs of the locked lane are the first, and more than a sweep takes at once.
+    let sweep = async |rows_max| {
+        let sweep = store.sweep(Sweep { now: Some(start + LEASE * 2), rows_max });
+        let swept = timeout(SOON, sweep).await.expect("it waits for nobody").unwrap();
+        (swept.expired, swept.more)
+    };
+    assert_eq!(sweep(1).await, (vec![ids[2]], false));
+    assert_eq!(sweep(1).await, (Vec::new(), false), "it does not sweep again and again");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(sweep(9).await, (ids[..2].to_vec(), false));
+}
+
 /// A session, and a store whose lane of key "k" in queue "q" it has locked.
 async fn with_a_locked_lane(schema: &str) -> (tokio_postgres::Client, Arc<Postgres>) {
     let store = open(schema).await;

@@ -1,0 +1,1 @@
+-- From version 36: only functions changed.
