@@ -19,12 +19,13 @@ use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::{FleetView, Splitter};
 use crate::engine::hooks::Hooks;
 use crate::engine::lease::LeaseClock;
-use crate::engine::limits::{CERTAIN_WAIT, CLOCK_LEAP_MIN};
+use crate::engine::limits::CERTAIN_WAIT;
 use crate::engine::outage::Outage;
 use crate::engine::phase::Phases;
 use crate::engine::settle::ended::Ended;
 use crate::engine::settle::settles::Settles;
 use crate::engine::shield::shielded;
+use crate::engine::store_clock::StoreClock;
 use crate::engine::summary::Counters;
 use crate::engine::upkeep::definitions::Definitions;
 use crate::engine::upkeep::periodic::{Account, Periodic};
@@ -98,8 +99,7 @@ pub(in crate::engine) struct Core {
     node: Mutex<NodeId>,
     /// The ticket of the last claim or rescue.
     ticket: AtomicU64,
-    /// A time of the store's clock, and the instant to which it belongs.
-    store_time: Mutex<(Instant, Timestamp)>,
+    pub(in crate::engine) clock: StoreClock,
 }
 
 impl Core {
@@ -147,7 +147,7 @@ impl Core {
             claiming: tokio::sync::RwLock::new(()),
             node: Mutex::new(node),
             ticket: AtomicU64::new(0),
-            store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),
+            clock: StoreClock::new(),
         }
     }
 
@@ -180,10 +180,7 @@ impl Core {
     pub(in crate::engine) async fn read_clock_of(&self, store: &dyn Store) -> Result<()> {
         let asked = Instant::now();
         let time = store.now().await?;
-        let middle = asked + asked.elapsed() / 2;
-        let (at, before) = std::mem::replace(&mut *lock(&self.store_time), (middle, time));
-        let expected = before + middle.saturating_duration_since(at);
-        if time.since(expected).max(expected.since(time)) >= CLOCK_LEAP_MIN {
+        if self.clock.read(time, asked + asked.elapsed() / 2) {
             // Lanes may be due sooner than the fetcher waits for.
             self.dispatch.room.notify_one();
         }
@@ -192,8 +189,7 @@ impl Core {
 
     /// The store's clock, estimated without asking it.
     pub(in crate::engine) fn store_now(&self) -> Timestamp {
-        let (at, time) = *lock(&self.store_time);
-        time + at.elapsed()
+        self.clock.now()
     }
 
     /// Whether this node may claim lanes of a source now.

@@ -98,6 +98,8 @@ pub(in crate::engine) const RESCUE_LANES_MAX: usize = 500;
 pub(in crate::engine) const CERTAIN_WAIT: Duration = Duration::from_secs(60);
 /// If the store's clock differs by more from what was expected, it was set, or this machine was suspended.
 pub(in crate::engine) const CLOCK_LEAP_MIN: Duration = Duration::from_millis(100);
+/// If it is ahead by as much, it has jumped: live nodes may seem to be dead.
+pub(in crate::engine) const CLOCK_JUMP_MIN: Duration = Duration::from_secs(5);
 /// The shortest sleep of an engine between two checks of an idle store.
 pub(in crate::engine) const REST_MIN: Duration = Duration::from_millis(1);
 /// How long a stopping engine tries to deregister.

@@ -19,6 +19,7 @@ mod outage;
 mod phase;
 mod settle;
 mod shield;
+mod store_clock;
 mod summary;
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,30 @@ async fn no_call_begins_under_a_lease_of_its_queue_that_has_ended() {
     running.kill();
 }
 
+/// As when it is set, or after a suspend.
+#[tokio::test(start_paused = true)]
+async fn after_a_jump_of_the_store_s_clock_a_node_that_lives_keeps_its_claims() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    assert_eq!(rig.claim_as("other", "mail", secs(30)).await.len(), 1);
+    let written = log.clone();
+    let worker = move |_: Batch<u32>| {
+        written.add("taken over");
+        async {}
+    };
+    let running = Running::start(engine(&rig).lease(secs(60)).worker("mail", worker));
+    pass(secs(1)).await;
+    PRETENDED.set(secs(3_600));
+    pass(secs(20)).await;
+    let node = store::NodeInfo::new("other".into(), secs(30));
+    rig.heartbeat(store::Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    pass(secs(25)).await;
+    assert!(log.lines().is_empty(), "its heartbeat came within its lease");
+    // It is silent from now on.
+    log.reaches(1).await;
+    running.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
     let (rig, log) = (Rig::new(), Log::default());

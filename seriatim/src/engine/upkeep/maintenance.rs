@@ -87,6 +87,10 @@ impl Maintenance {
             // This node may be gone before it has settled them.
             return Ok(0);
         }
+        core.read_clock().await?;
+        if core.clock.has_jumped_within(core.settings.lease) {
+            return Ok(0);
+        }
         let claiming = core.claiming.read().await;
         let request = Rescue {
             now: None,

@@ -13,7 +13,6 @@ mod beat;
 mod bodies;
 mod by_due;
 mod claim;
-mod clock;
 mod cluster;
 mod compact;
 mod confirming;
@@ -96,7 +95,6 @@ pub struct Redis {
     listings: ahead::Kept,
     /// Why the last rescue of a node did not ask every shard, if it was answered all the same.
     unanswered_rescues: Mutex<HashMap<NodeId, Error>>,
-    clock: clock::Clock,
     /// The version of the stored format, as last read.
     version: Arc<AtomicI64>,
     /// The next rescue looks at all shards, whoever leads.
@@ -168,7 +166,6 @@ impl Redis {
             marks: Arc::default(),
             listings: ahead::Kept::default(),
             unanswered_rescues: Mutex::default(),
-            clock: clock::Clock::default(),
             version: Arc::default(),
             walks: AtomicBool::new(true),
             bell: Bell::default(),

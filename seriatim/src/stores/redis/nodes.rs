@@ -56,9 +56,6 @@ impl Fleet for Redis {
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
         let (now, alive) = (answer.time()?, answer.flag()?);
-        if request.now.is_none() && self.clock.latest().is_none() {
-            self.clock.read(now, false);
-        }
         let command = answer.opt_text()?.as_deref().and_then(Command::named);
         let mut pulse = Pulse { alive, command, ..Pulse::default() };
         let mut lost = Vec::new();

@@ -58,25 +58,15 @@ impl Redis {
         let mut args = Args::at(request.now);
         args.text(&request.node.0);
         let walks = request.now.is_some() || self.walks.swap(false, Ordering::AcqRel);
-        if request.now.is_none() && self.clock.is_spared(request.lease) {
-            return Ok(None);
-        }
         match walks {
             true => args.text(""),
             false => args.micros(LEADS_FOR),
         };
-        match self.clock.latest().filter(|_| request.now.is_none()) {
-            Some(latest) => args.time(latest),
-            None => args.text(""),
-        };
         let mut answer = self.link.call(&GLOBAL_DYING, &self.global(""), &args).await?;
         let (now, lives) = (answer.time()?, answer.flag()?);
-        let (walks, jumped) = (answer.flag()?, answer.flag()?);
+        let walks = answer.flag()?;
         if !lives {
             return Err(node_gone(&request.node));
-        }
-        if request.now.is_none() {
-            self.clock.read(now, jumped);
         }
         let (mut list, mut beats) = (answer.list()?, Beats::new());
         while !list.is_empty() {

@@ -1,13 +1,11 @@
 -- Declares dead the nodes whose last heartbeat is too old. ARGV: now, the caller, for how long it leads the rescues then ('' =
--- it looks at all shards in any case), the latest plausible time ('' = any). Answers {now, whether the caller is alive,
--- whether it is to look at the shards, whether the clock has jumped, {node, last heartbeat, ...}}.
+-- it looks at all shards in any case). Answers {now, whether the caller is alive, whether it is to look at the shards,
+-- {node, last heartbeat, ...}}.
 --
 -- Reads alive, beats and the leader of the rescues; writes alive and dead of the nodes that it declares dead, and leaders.
 local text = string.format('%.0f', now)
 -- A dead node gets no new claims, so a node that is not alive must not declare others dead.
-if not call('ZSCORE', P .. 'alive', ARGV[2]) then return { now, 0, 0, 0, {} } end
--- After a jump of the clock everybody seems to be silent.
-if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return { now, 1, 0, 1, {} } end
+if not call('ZSCORE', P .. 'alive', ARGV[2]) then return { now, 0, 0, {} } end
 local dying = call('ZRANGEBYSCORE', P .. 'alive', '-inf', '(' .. text)
 for _, node in ipairs(dying) do
   call('ZREM', P .. 'alive', node)
@@ -19,9 +17,9 @@ if ARGV[3] ~= '' then
   if known then
     local leader, until_ = cmsgpack.unpack(known)
     if leader ~= ARGV[2] and until_ > now and call('ZSCORE', P .. 'alive', leader) then
-      return { now, lives, 0, 0, {} }
+      return { now, lives, 0, {} }
     end
   end
   call('HSET', P .. 'leaders', 'rescue!', cmsgpack.pack(ARGV[2], now + tonumber(ARGV[3])))
 end
-return { now, lives, 1, 0, call('HGETALL', P .. 'beats') }
+return { now, lives, 1, call('HGETALL', P .. 'beats') }

@@ -462,37 +462,6 @@ async fn what_a_rescue_did_not_reach_is_told_to_its_own_node() {
     assert!(store.rescue(rescue("m")).await.unwrap().is_empty(), "that is reported once");
 }
 
-#[tokio::test]
-async fn a_jump_of_the_server_s_clock_declares_nobody_dead() {
-    let prefix = new_prefix();
-    let store = open(&prefix).await;
-    let beat = |id: &str| Heartbeat {
-        now: None,
-        node: NodeInfo::new(id.into(), LEASE),
-        beats: Vec::new(),
-    };
-    store.heartbeat(beat("m")).await.unwrap();
-    let hour = Duration::from_secs(3_600);
-    let now = store.now().await.unwrap();
-    // As the server sees it after a jump of an hour, when only the caller has sent a heartbeat since.
-    let alive = format!("{prefix}:{{g}}:alive");
-    send(&url(), &["ZADD", &alive, &(now - hour).as_micros().to_string(), "m"]).await;
-    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 10, ticket: 0 };
-    let is_dead = async || {
-        let nodes = store.nodes().await.unwrap();
-        nodes.iter().any(|node| *node.info.id.0 == *"m" && node.dead)
-    };
-    store.clock.pretend(now - hour);
-    for _ in 0..2 {
-        store.rescue(rescue.clone()).await.unwrap();
-        assert!(!is_dead().await);
-    }
-    // An hour of silence without a jump.
-    store.clock.pretend(now);
-    store.rescue(rescue).await.unwrap();
-    assert!(is_dead().await);
-}
-
 /// A replica that took over lacks the last token, and its clock may be behind that of the old master.
 #[tokio::test]
 async fn a_token_that_a_heartbeat_names_is_never_drawn_again() {
