@@ -8,12 +8,11 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::contract::{Push, Settle, Settled, SharedStore, Transaction};
+use crate::contract::{Push, Settle, Settled, SharedStore, Transaction, pushes_of};
 use crate::handler::batch::Lane;
 use crate::handler::call::Call;
 use crate::handler::control::Stop;
 use crate::handler::steps::Steps;
-use crate::model::limits::PUSH_JOBS_MAX;
 use crate::model::{
     Error, ErrorKind, Job, JobId, LaneId, Result, Settlement, StepRecord, Turn, TurnReport,
     check_result,
@@ -101,7 +100,7 @@ impl Context {
         let Some(exhausted) = env.exhausted else { return Ok(()) };
         let settled = turns.iter().enumerate().map(|(place, end)| (self.call.claimed(place), end));
         let jobs: Vec<Job> = settled.flat_map(|(turn, end)| exhausted(env, turn, end)).collect();
-        for jobs in jobs.chunks(PUSH_JOBS_MAX) {
+        for jobs in pushes_of(&jobs) {
             transaction.push(store, Push { now: None, jobs: jobs.to_vec() }).await?;
         }
         Ok(())
