@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::store::*;
-use seriatim::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
+use seriatim::{ErrorKind, Job, Merge, Mode, Outcome, Queue, Timestamp};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -13,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_requeued_job_comes_back_as_it_was,
         a_requeued_job_belongs_to_no_earlier_claim,
         l4_a_requeued_payload_merges_with_one_that_waits,
+        a_requeued_payload_merges_if_its_queue_merged_none_when_it_was_pushed,
         a_requeue_onto_a_claimed_lane_counts_as_an_arrival,
         requeue_and_bury_of_one_key_lose_nothing,
         dead_jobs_are_chosen_by_id_and_by_key,
@@ -31,6 +32,10 @@ pub(super) fn cases() -> Vec<Case> {
         a_long_key_that_failed_is_deleted_whole,
         actions_leave_running_turns_alone,
         a_job_can_be_rescheduled,
+        a_job_that_is_rescheduled_behind_a_turn_is_due_at_its_time_after_it,
+        a_job_that_is_rescheduled_behind_a_turn_holds_up_nothing_if_that_is_released,
+        what_arrived_during_a_turn_and_has_left_makes_nothing_due,
+        what_a_turn_left_and_has_left_too_makes_nothing_due,
         a_job_can_be_bound_to_another_node,
         a_waiting_job_can_be_deleted,
         n8_expired_jobs_are_swept,
@@ -102,6 +107,27 @@ async fn l4_a_requeued_payload_merges_with_one_that_waits(mut bench: Bench) {
     assert_eq!((turn.jobs.len(), turn.jobs[0].id, turn.jobs[0].score), (1, older, 2.0));
     assert_eq!(bench.job(newer).await.id, newer, "both stay known");
     assert_eq!(turn.retry_count, -1);
+}
+
+async fn a_requeued_payload_merges_if_its_queue_merged_none_when_it_was_pushed(mut bench: Bench) {
+    for queue in [Queue::fifo("q"), Queue::accumulate("q").merge(Merge::None)] {
+        bench.declare(queue).await;
+        let large = "x".repeat(100_000);
+        let dead = bench.push_all(vec![job("a"), job(&large).key("large")]).await;
+        for turn in bench.claim(2).await {
+            bury(&mut bench, &turn).await;
+        }
+        bench.queue(Mode::Accumulate).await;
+        bench.push_all(vec![job("a"), job(&large).key("large")]).await;
+        assert_eq!(bench.requeue_all().await, 2);
+        let turns = bench.claim(2).await;
+        let mut ids: Vec<_> = turns.iter().flat_map(|turn| &turn.jobs).map(|job| job.id).collect();
+        ids.sort();
+        assert_eq!(ids, [dead[0].job_id, dead[1].job_id]);
+        for turn in &turns {
+            bench.done(turn).await;
+        }
+    }
 }
 
 async fn a_requeue_onto_a_claimed_lane_counts_as_an_arrival(mut bench: Bench) {
@@ -404,6 +430,74 @@ async fn a_job_can_be_rescheduled(mut bench: Bench) {
         refused(running, ErrorKind::NotFound, "job_id");
         bench.done(&turn).await;
     }
+}
+
+async fn a_job_that_is_rescheduled_behind_a_turn_is_due_at_its_time_after_it(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    for sooner in [false, true] {
+        bench.push(job("a")).await;
+        let turn = bench.one().await;
+        let first = if sooner { WAIT * 2 } else { Duration::ZERO };
+        let behind = bench.push(job("b").run_in(first)).await;
+        let due = bench.now + WAIT;
+        amend(&mut bench, behind.job_id, Change::RunAt(due)).await.unwrap();
+        bench.done(&turn).await;
+        assert_eq!(bench.nothing().await, Some(due), "sooner: {sooner}");
+        bench.pass(WAIT);
+        let turn = bench.one().await;
+        assert_eq!(tags(&turn), ["b"]);
+        bench.done(&turn).await;
+    }
+}
+
+async fn a_job_that_is_rescheduled_behind_a_turn_holds_up_nothing_if_that_is_released(
+    mut bench: Bench,
+) {
+    bench.queue(Mode::Accumulate).await;
+    bench.push(job("a")).await;
+    let turn = bench.one().await;
+    let behind = bench.push(job("b")).await;
+    let later = bench.now + WAIT;
+    amend(&mut bench, behind.job_id, Change::RunAt(later)).await.unwrap();
+    assert!(bench.end(&turn, Outcome::Release).await.is_ok());
+    assert_eq!(tags(&bench.one().await), ["a", "b"]);
+}
+
+async fn what_arrived_during_a_turn_and_has_left_makes_nothing_due(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    for how in ["cancelled", "deleted", "expired"] {
+        bench.push(job("a")).await;
+        let turn = bench.one().await;
+        let soon = bench.now + Duration::from_secs(1);
+        let arrived = bench.push(job("b").expires_at(soon)).await.job_id;
+        match how {
+            "cancelled" => assert_eq!(bench.cancel(arrived).await, Cancelled::Now),
+            "deleted" => amend(&mut bench, arrived, Change::Delete).await.unwrap(),
+            _ => {
+                bench.pass(Duration::from_secs(1));
+                assert_eq!(sweep(&mut bench, 100).await.expired, [arrived]);
+            }
+        }
+        bench.push(job("c").run_in(WAIT)).await;
+        let due = bench.now + WAIT;
+        bench.done(&turn).await;
+        assert_eq!(bench.nothing().await, Some(due), "{how}");
+        bench.pass(WAIT);
+        let turn = bench.one().await;
+        assert_eq!(tags(&turn), ["c"], "{how}");
+        bench.done(&turn).await;
+    }
+}
+
+async fn what_a_turn_left_and_has_left_too_makes_nothing_due(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let pushed = bench.push_all(vec![job("a"), job("b").task("other")]).await;
+    let turn = bench.one().await;
+    assert_eq!(tags(&turn), ["a"]);
+    assert_eq!(bench.cancel(pushed[1].job_id).await, Cancelled::Now);
+    bench.push(job("c").run_in(WAIT)).await;
+    bench.done(&turn).await;
+    assert_eq!(bench.nothing().await, Some(bench.now + WAIT));
 }
 
 async fn a_job_can_be_bound_to_another_node(mut bench: Bench) {

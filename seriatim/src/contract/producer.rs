@@ -122,6 +122,20 @@ pub fn validate_push(request: &Push) -> Result<()> {
         .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
 }
 
+/// Divides jobs that are valid into pushes that are no larger than [`validate_push`] allows.
+pub(crate) fn pushes_of(mut jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = jobs.iter().take(PUSH_JOBS_MAX).take_while(|job| {
+            bytes += job.payload.as_bytes().len();
+            bytes <= PUSH_BYTES_MAX
+        });
+        let (push, rest) = jobs.split_at(fits.count());
+        jobs = rest;
+        (!push.is_empty()).then_some(push)
+    })
+}
+
 /// Refuses a job with a key in a `parallel` queue, without one in a keyed queue, with a group where there are none, or
 /// with a longer lease than the queue allows. `i` is the job's place in its batch.
 pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
@@ -129,4 +143,24 @@ pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
     let checked = checked.and_then(|()| queue.check_group(job.options.group.as_deref()));
     let checked = checked.and_then(|()| queue.check_job_lease(job.options.lease_ttl));
     checked.map_err(|e| e.in_field(format!("jobs[{i}]")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Payload;
+    use crate::model::limits::PAYLOAD_BYTES_MAX;
+
+    #[test]
+    fn jobs_are_divided_into_pushes_by_number_and_by_bytes() {
+        let sizes = |bytes: usize, jobs: usize| -> Vec<usize> {
+            let job = Job::with_payload("q", Payload::from_bytes(vec![b'1'; bytes]));
+            let jobs = vec![job; jobs];
+            pushes_of(&jobs).map(<[Job]>::len).collect()
+        };
+        assert_eq!(sizes(1, 0), [0; 0]);
+        assert_eq!(sizes(1, 2 * PUSH_JOBS_MAX + 1), [PUSH_JOBS_MAX, PUSH_JOBS_MAX, 1]);
+        let most = PUSH_BYTES_MAX / PAYLOAD_BYTES_MAX;
+        assert_eq!(sizes(PAYLOAD_BYTES_MAX, 2 * most + 1), [most, most, 1]);
+    }
 }

@@ -8,12 +8,11 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::contract::{Push, Settle, Settled, SharedStore, Transaction};
+use crate::contract::{Push, Settle, Settled, SharedStore, Transaction, pushes_of};
 use crate::handler::batch::Lane;
 use crate::handler::call::Call;
 use crate::handler::control::Stop;
 use crate::handler::steps::Steps;
-use crate::model::limits::PUSH_JOBS_MAX;
 use crate::model::{
     Error, ErrorKind, Job, JobId, LaneId, Result, Settlement, StepRecord, Turn, TurnReport,
     check_result,
@@ -92,16 +91,21 @@ impl Context {
         transaction: &mut impl Transaction,
         turns: &[Settlement],
     ) -> Result<()> {
-        let (env, store) = (&self.call.env, &**self.store());
+        let (call, store) = (&*self.call, &**self.store());
         let request = Settle::now(turns.to_vec());
-        if !transaction.settle(store, request).await?.iter().all(Settled::is_ok) {
+        let settled = transaction.settle(store, request).await?;
+        if !settled.iter().all(Settled::is_ok) {
             let message = "another node had taken this claim over: nothing was written";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let Some(exhausted) = env.exhausted else { return Ok(()) };
-        let settled = turns.iter().enumerate().map(|(place, end)| (self.call.claimed(place), end));
-        let jobs: Vec<Job> = settled.flat_map(|(turn, end)| exhausted(env, turn, end)).collect();
-        for jobs in jobs.chunks(PUSH_JOBS_MAX) {
+        let Some(exhausted) = call.env.exhausted else { return Ok(()) };
+        let calls = |(place, (end, settled)): (usize, (&Settlement, &Settled))| {
+            let is_flagged =
+                |job| matches!(settled, Settled::Ok { cancelled, .. } if cancelled.contains(&job));
+            exhausted(&call.env, call.claimed(place), end, &is_flagged)
+        };
+        let jobs: Vec<Job> = turns.iter().zip(&settled).enumerate().flat_map(calls).collect();
+        for jobs in pushes_of(&jobs) {
             transaction.push(store, Push { now: None, jobs: jobs.to_vec() }).await?;
         }
         Ok(())

@@ -165,7 +165,7 @@ pub struct Keep {
     /// Whether this claim counts as an attempt of every kept job that was started.
     pub counted: bool,
     /// Whether, of the kept jobs, only `job` was started: where jobs are handed over one after the other
-    /// ([`Claim::series_max`](crate::store::Claim::series_max)).
+    /// ([`Claim::series_max`](crate::store::Claim::series_max)), and in a release, which names no job.
     pub others_unstarted: bool,
     /// Whether the lane is held until an operator acts.
     pub hold: bool,
@@ -221,11 +221,11 @@ impl Settlement {
     }
 
     /// Whether a turn whose jobs ended like this counts as failed. A job that an operator cancelled has the fate
-    /// `Cancel`, even if the settlement names another.
-    pub fn has_failed(&self, fates: impl IntoIterator<Item = Fate>) -> bool {
-        fates.into_iter().any(|fate| match fate {
+    /// `Cancel`, even if the settlement names another. A kept job that was not started has not failed.
+    pub fn has_failed(&self, fates: impl IntoIterator<Item = (JobId, Fate)>) -> bool {
+        fates.into_iter().any(|(job, fate)| match fate {
             Fate::Bury | Fate::Drop => true,
-            Fate::Keep => self.keep.counted && !self.cancels(),
+            Fate::Keep => self.keep.counted && self.keep.was_started(job) && !self.cancels(),
             Fate::Done | Fate::Cancel | Fate::Expire => false,
         })
     }
@@ -233,15 +233,18 @@ impl Settlement {
     /// How a turn ended that the store has settled. Of its `jobs`, those in `cancelled` ended cancelled because they
     /// were flagged.
     pub fn ending(&self, jobs: impl Iterator<Item = JobId>, cancelled: &[JobId]) -> Ending {
-        let fate = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
-            (fate, false) | (fate @ Fate::Done, true) => fate,
-            (_, true) => Fate::Cancel,
+        let fated = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
+            (fate, false) | (fate @ Fate::Done, true) => (job, fate),
+            (_, true) => (job, Fate::Cancel),
         };
-        let fates: Vec<Fate> = jobs.map(fate).collect();
-        let done = fates.iter().filter(|fate| **fate == Fate::Done).count();
+        let fates: Vec<(JobId, Fate)> = jobs.map(fated).collect();
+        let count = |wanted| fates.iter().filter(|(_, fate)| *fate == wanted).count();
+        let done = count(Fate::Done);
+        // A counted turn that has not failed was cancelled, whatever returns with it.
+        let may_be_put_off = !self.keep.counted && !self.has_ended_early(done);
         let kind = if self.has_failed(fates.iter().copied()) {
             EndKind::Failed
-        } else if fates.contains(&Fate::Keep) && !self.cancels() && !self.has_ended_early(done) {
+        } else if may_be_put_off && count(Fate::Keep) > 0 {
             EndKind::PutOff
         } else if done > 0 {
             EndKind::Done
@@ -339,12 +342,8 @@ pub fn plan(
         Some(_) => planner.outcome(&verdict.outcome),
         None => (Fate::Done, Keep::fresh()),
     };
-    if let Some((buried, why)) = verdict.undecodable.first() {
+    if let Some((_, why)) = verdict.undecodable.first() {
         keep.counted |= rest == Fate::Done;
-        if verdict.outcome == Outcome::Release {
-            // The job that goes back as it was must not get the error of another.
-            keep.job = keep.job.map(|_| *buried);
-        }
         // A settlement has one error, for the buried job and for the outcome of the others.
         let own = keep.error.filter(|_| head.is_some() && verdict.outcome.error().is_some());
         let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
@@ -401,7 +400,9 @@ impl Planner<'_> {
             Outcome::Snooze { length } => {
                 (Fate::Keep, Keep { due: Due::In((*length).min(DELAY_MAX)), ..self.unchanged() })
             }
-            Outcome::Release => (Fate::Keep, self.unchanged()),
+            Outcome::Release => {
+                (Fate::Keep, Keep { job: None, others_unstarted: true, ..self.unchanged() })
+            }
             Outcome::Bury { error } => self.end(Fate::Bury, error),
             Outcome::Cancel { reason } => self.end(Fate::Cancel, reason),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::JobState;
+use crate::contract::{JobState, pushes_of};
 use crate::engine::core::Core;
 use crate::engine::outage::will_pass;
 use crate::engine::settle::ended::{Ended, Kept, calls_about};
@@ -19,7 +19,6 @@ use crate::handler::call::Call;
 use crate::handler::env::CallEnv;
 use crate::handler::failure::Failure;
 use crate::handler::worker::{Handling, Prepared, Worker};
-use crate::model::limits::PUSH_JOBS_MAX;
 use crate::model::{Fate, Job, JobId, Outcome, Payload, Queue, Result, Settlement, Turn, TurnJob};
 
 /// The largest payload that is repeated in such a job.
@@ -44,7 +43,8 @@ pub struct Exhausted {
     pub attempts: u32,
     /// The last failure.
     pub error: Option<String>,
-    /// Its payload, decoded. None above 64 KiB, or if the codec cannot read it: the morgue has it.
+    /// Its payload, decoded. None above 64 KiB, if it is nested as deep as a payload may be, or if the codec cannot read
+    /// it: the morgue has it.
     #[serde(default, with = "document")]
     pub payload: Option<Payload>,
 }
@@ -119,15 +119,15 @@ pub(in crate::engine) fn guarded(worker: Worker) -> Worker {
     })
 }
 
-/// Whether a job of the call has ended; `None` while one is still running. Otherwise the settlement was refused: the
-/// claim was taken over, and the job is tried again.
+/// Whether a job of the call has ended; `None` while one is still running. Otherwise the settlement was refused (the
+/// claim was taken over, and the job is tried again), or a person had cancelled the job.
 async fn ended(call: &Arc<Call>) -> Result<Option<bool>> {
     let mut has_ended = false;
     for about in Batch::<Exhausted>::read(call).0.payloads() {
         match call.env.store.job(about.job_id).await?.map(|job| job.state) {
             Some(JobState::Running) => return Ok(None),
-            Some(JobState::Queued | JobState::Succeeded) => {}
-            Some(JobState::Dead | JobState::Canceled) | None => has_ended = true,
+            Some(JobState::Queued | JobState::Succeeded | JobState::Canceled) => {}
+            Some(JobState::Dead) | None => has_ended = true,
         }
     }
     Ok(Some(has_ended))
@@ -151,7 +151,7 @@ pub(in crate::engine) async fn announced(
     turns: Vec<Turn>,
     settlements: Vec<Settlement>,
 ) -> (Vec<Turn>, Vec<Settlement>) {
-    let of = |(turn, settlement)| calls_about(&core.env, turn, settlement);
+    let of = |(turn, settlement)| calls_about(&core.env, turn, settlement, &|_| false);
     let calls: Vec<Vec<Job>> = turns.iter().zip(&settlements).map(of).collect();
     if push(core, &calls.concat()).await {
         return (turns, settlements);
@@ -172,7 +172,7 @@ pub(in crate::engine) async fn announced(
 
 /// Whether the store has answered: refused calls are lost, and logged.
 async fn push(core: &Core, calls: &[Job]) -> bool {
-    for calls in calls.chunks(PUSH_JOBS_MAX) {
+    for calls in pushes_of(calls) {
         match core.push(calls.to_vec()).await {
             Ok(_) => {}
             Err(error) if will_pass(&error) => {
@@ -187,19 +187,24 @@ async fn push(core: &Core, calls: &[Job]) -> bool {
     true
 }
 
-/// The hook's calls for the jobs that a settlement buries or drops.
-pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+/// See [`ExhaustedCalls`](crate::handler::env::ExhaustedCalls).
+pub(in crate::engine) fn calls(
+    env: &CallEnv,
+    turn: &Turn,
+    settlement: &Settlement,
+    is_flagged: &dyn Fn(JobId) -> bool,
+) -> Vec<Job> {
     if settlement.is_all_done() || &*turn.queue == Exhausted::QUEUE {
         return Vec::new();
     }
     let is_exhausted = |id| matches!(settlement.fate_of(id), Fate::Bury | Fate::Drop);
-    let ended = turn.jobs.iter().filter(|job| is_exhausted(job.id));
-    let call = |exhausted: Exhausted| {
-        // Includes the attempts: a job that is requeued and exhausted again has more.
-        let name = format!("{}/{}", exhausted.job_id, exhausted.attempts);
-        let job = Job::new(Exhausted::QUEUE, &exhausted).map(|job| job.idempotency_key(name));
-        job.and_then(|job| env.encoded(job))
-            .inspect_err(|error| tracing::error!(%error, job = %exhausted.job_id, "the hook for exhausted jobs is not called"))
+    let ended = turn.jobs.iter().filter(|job| is_exhausted(job.id) && !is_flagged(job.id));
+    let call = |mut exhausted: Exhausted| {
+        let job = call_about(env, &exhausted).or_else(|_| {
+            exhausted.payload = None;
+            call_about(env, &exhausted)
+        });
+        job.inspect_err(|error| tracing::error!(%error, job = %exhausted.job_id, "the hook for exhausted jobs is not called"))
             .ok()
     };
     let exhausted = ended.map(|job| Exhausted {
@@ -212,6 +217,16 @@ pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settleme
         payload: payload_of(env, job),
     });
     exhausted.filter_map(call).collect()
+}
+
+/// The hook's call. An error if stores refuse it: with it they would refuse those of all jobs that end together.
+fn call_about(env: &CallEnv, exhausted: &Exhausted) -> Result<Job> {
+    // Includes the attempts: a job that is requeued and exhausted again has more.
+    let name = format!("{}/{}", exhausted.job_id, exhausted.attempts);
+    let job = Job::new(Exhausted::QUEUE, exhausted)?.idempotency_key(name);
+    let job = env.encoded(job)?;
+    job.validate()?;
+    Ok(job)
 }
 
 fn payload_of(env: &CallEnv, job: &TurnJob) -> Option<Payload> {

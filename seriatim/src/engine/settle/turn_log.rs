@@ -263,10 +263,10 @@ impl<'t> Failure<'t> {
         } else {
             (Fate::Keep, Next::Retry(keep.due))
         };
-        let job = fated(fate).next()?;
-        let tried = fated(fate).filter(|job| fate != Fate::Keep || keep.was_started(job.id));
+        let mut tried = fated(fate).filter(|job| fate != Fate::Keep || keep.was_started(job.id));
+        let job = tried.next()?;
         let error = keep.error.as_deref().unwrap_or("no error is known");
-        Some(Self { turn, job, others: tried.count().saturating_sub(1), error, next })
+        Some(Self { turn, job, others: tried.count(), error, next })
     }
 
     fn told(
@@ -278,7 +278,10 @@ impl<'t> Failure<'t> {
         let failed = |job: &&TurnJob| match settlement.fate_of(job.id) {
             _ if cancelled.contains(&job.id) => false,
             Fate::Bury | Fate::Drop => true,
-            Fate::Keep => settlement.keep.job.is_none_or(|owner| owner == job.id),
+            Fate::Keep => {
+                let keep = &settlement.keep;
+                keep.was_started(job.id) && keep.job.is_none_or(|owner| owner == job.id)
+            }
             Fate::Done | Fate::Cancel | Fate::Expire => false,
         };
         let jobs = self.turn.jobs.iter().filter(failed).collect();

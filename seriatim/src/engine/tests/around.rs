@@ -217,6 +217,65 @@ async fn l13_the_exhausted_hook_is_told_once_and_again_when_it_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_payload_too_deep_to_be_repeated_keeps_no_call_from_the_exhausted_hook() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").batch_size(2).max_retries(0)).await;
+    for depth in [1, crate::model::limits::PAYLOAD_DEPTH_MAX] {
+        let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        rig.push(Job::with_payload("mail", Payload::from_json_text(&nested).unwrap())).await;
+    }
+    let written = log.clone();
+    let builder = engine(&rig).on_retries_exhausted(move |dead: Exhausted| {
+        written.add(if dead.payload.is_some() { "with it" } else { "without it" });
+        async { Ok(()) }
+    });
+    let running = Running::start(builder.worker("mail", |_: Batch<serde_json::Value>| async {
+        Err::<(), Failure>("no stamps".into())
+    }));
+    log.reaches(2).await;
+    running.stop().await;
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(lines, ["with it", "without it"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_exhausted_hook_hears_of_no_job_that_was_cancelled() {
+    let (kept, forgotten) = (Queue::exclusive("mail"), Queue::fifo("mail"));
+    // The node may not have heard of it yet when the handler fails.
+    for (queue, hears_of_it) in [(kept.clone(), true), (kept, false), (forgotten, true)] {
+        let (rig, log, ends) = (Rig::new(), Log::default(), Arc::new(tokio::sync::Notify::new()));
+        rig.store_declared(queue.max_retries(0)).await;
+        let id = rig.push(Job::new("mail", &1).unwrap().key("k")).await;
+        let (told, begun, waits) = (log.clone(), log.clone(), ends.clone());
+        let builder = engine(&rig).on_retries_exhausted(move |_: Exhausted| {
+            told.add("told");
+            async { Ok(()) }
+        });
+        let builder = builder.worker("mail", move |_: Batch<u32>, call: Context| {
+            begun.add("begun");
+            let waits = waits.clone();
+            async move {
+                if hears_of_it {
+                    call.cancelled().await;
+                } else {
+                    waits.notified().await;
+                }
+                Err::<(), Failure>("cancelled".into())
+            }
+        });
+        let running = Running::start(builder);
+        log.reaches(1).await;
+        let cancel = store::Cancel { now: None, jobs: vec![id] };
+        assert_eq!(rig.cancel(cancel).await.unwrap(), [store::Cancelled::Flagged]);
+        ends.notify_one();
+        pass(secs(60)).await;
+        assert_eq!(running.stop().await.cancelled, 1);
+        assert_eq!(log.lines(), ["begun"], "{hears_of_it}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn h9_an_exhausted_hook_whose_process_died_is_called_by_another() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;

@@ -45,7 +45,7 @@ BEGIN
   UPDATE seriatim.item SET flagged = true WHERE seq = ANY (_jobs) AND closed AND NOT flagged;
   _left := seriatim.batches_of(_open);
   PERFORM seriatim.cancel_open(_open, 'canceled', _t);
-  PERFORM seriatim.place(_lanes, _t);
+  PERFORM seriatim.place_left(_lanes, _t);
   PERFORM seriatim.leave_job_batches(_left, 2, _t);
 END $$;
 
@@ -291,7 +291,9 @@ BEGIN
     RETURN false;
   END IF;
   IF _change = 0 AND _mode = 1 THEN
-    UPDATE seriatim.lane SET due = _at WHERE number = _lane;
+    UPDATE seriatim.lane SET due = CASE WHEN claimed THEN due ELSE _at END,
+      next_due = CASE WHEN claimed THEN _at ELSE next_due END
+    WHERE number = _lane;
   ELSIF _change = 0 THEN
     UPDATE seriatim.item SET run_at = _at WHERE seq = _job;
   ELSIF _change = 1 THEN
@@ -302,7 +304,7 @@ BEGIN
     _left := seriatim.batches_of(ARRAY[_job]);
     PERFORM seriatim.forget(ARRAY[_job]);
   END IF;
-  PERFORM seriatim.place(ARRAY[_lane], _t);
+  PERFORM seriatim.place_left(ARRAY[_lane], _t);
   PERFORM seriatim.leave_job_batches(_left, 2, _t);
   RETURN true;
 END $$;
