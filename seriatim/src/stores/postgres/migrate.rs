@@ -9,7 +9,7 @@ use crate::model::{Error, ErrorKind, Result};
 /// The oldest version with an upgrade.
 const OLDEST: usize = 15;
 /// Changes the tables from each version since [`OLDEST`] to the next. Views and functions are created again.
-const STEPS: [&str; 21] = [
+const STEPS: &[&str] = &[
     include_str!("sql/to_16.sql"),
     include_str!("sql/to_17.sql"),
     include_str!("sql/to_18.sql"),

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::contract::{
     Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, DrainInbox, GoOn, Inbox, OpenBatch,
-    Rescue,
+    Rescue, Sweep,
 };
 use crate::model::LaneId;
 use crate::{Mode, Outcome};
