@@ -55,7 +55,9 @@ pub(crate) use faktory::FaktoryConfig;
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
-pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
+pub(crate) use log::{
+    AUDIT, LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable,
+};
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 use splitter::SplitterConfig;
