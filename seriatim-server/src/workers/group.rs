@@ -32,6 +32,14 @@ pub(crate) struct Group {
     leader: Option<Pid>,
 }
 
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// We asked it to: its status may say no more than that.
+    pub(crate) is_asked: bool,
+}
+
 impl Group {
     /// Starts `command` as the leader of a group, its output being pipes.
     pub(crate) fn spawn(command: &mut Command, stdin: Stdio) -> std::io::Result<(Self, Child)> {
@@ -63,21 +71,25 @@ impl Group {
     }
 
     /// Waits for the end of the leader; brings it about once it is asked to end.
-    pub(crate) async fn ended(
+    async fn ended(
         &self,
         leader: &mut Child,
         asked: impl Future<Output = ()>,
-    ) -> std::io::Result<ExitStatus> {
+    ) -> std::io::Result<Ended> {
         tokio::select! {
-            status = leader.wait() => return status,
+            biased;
+            status = leader.wait() => return Ok(Ended { status: status?, is_asked: false }),
             () = asked => {}
         }
         self.signal(Signal::TERM);
-        if let Ok(status) = timeout(TERM_GRACE, leader.wait()).await {
-            return status;
-        }
-        self.signal(Signal::KILL);
-        leader.wait().await
+        let status = match timeout(TERM_GRACE, leader.wait()).await {
+            Ok(status) => status?,
+            Err(_) => {
+                self.signal(Signal::KILL);
+                leader.wait().await?
+            }
+        };
+        Ok(Ended { status, is_asked: true })
     }
 
     /// The same, while its output is read; what is left of the group is killed then. The rest of the
@@ -87,16 +99,16 @@ impl Group {
         leader: &mut Child,
         asked: impl Future<Output = ()>,
         reading: impl Future<Output = ()>,
-    ) -> std::io::Result<ExitStatus> {
+    ) -> std::io::Result<Ended> {
         tokio::pin!(reading);
         let mut is_read = false;
-        let status = {
+        let ended = {
             let ended = self.ended(leader, asked);
             tokio::pin!(ended);
             loop {
                 tokio::select! {
                     biased;
-                    status = &mut ended => break status,
+                    ended = &mut ended => break ended,
                     () = &mut reading, if !is_read => is_read = true,
                 }
             }
@@ -106,7 +118,7 @@ impl Group {
         if !is_read {
             let _ = timeout(DRAIN_MAX, reading).await;
         }
-        status
+        ended
     }
 }
 

@@ -37,11 +37,11 @@ pub(super) async fn run(
     let reading = async {
         tokio::join!(heard, each_line(stderr, |line| words.add(line)));
     };
-    let status = group.ended_and_read(&mut child, context.cancelled(), reading).await;
+    let ended = group.ended_and_read(&mut child, context.cancelled(), reading).await;
     if context.is_cancelled() {
         return Err(Trouble::Stopped);
     }
-    match status {
+    match ended.map(|ended| ended.status) {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
             let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();
