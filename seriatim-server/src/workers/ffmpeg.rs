@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -11,7 +12,7 @@ use serde_json::json;
 use seriatim::{Context, JobId};
 use tokio::process::Command;
 
-use super::files::{FileJob, FileWorker, Progress, Trouble, publish};
+use super::files::{FileJob, FileWorker, Progress, Trouble, hidden, publish};
 use super::launch;
 use super::on_file;
 use super::roots::Input;
@@ -114,8 +115,13 @@ impl Ffmpeg {
         if input.path == output {
             return Err(Trouble::Bury("the output is the input".to_owned()));
         }
-        let name = output.file_name().unwrap_or_default().display();
-        let folder = output.with_file_name(format!(".{name}.seriatim-{id}"));
+        if let Err(error) = output.symlink_metadata()
+            && error.kind() == ErrorKind::InvalidFilename
+        {
+            return Err(Trouble::at(&output, error));
+        }
+        let name = Path::new(output.file_name().unwrap_or_default());
+        let folder = output.with_file_name(hidden(name, &format!(".seriatim-{id}")));
         if folder.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
             return Err(Trouble::Bury(format!("{} is not a folder", folder.display())));
         }

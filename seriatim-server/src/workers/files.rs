@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,9 @@ use super::stopped::given_up;
 
 /// Bytes of one read. A job stops after at most one such piece.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// Of a name in a folder, on Linux.
+const NAME_BYTES_MAX: usize = 255;
 
 const STOPPED: &str = "stopped on request";
 
@@ -38,7 +41,12 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// An error with the file that it is about.
     pub(crate) fn at(path: &Path, error: io::Error) -> Self {
-        Self::Retry(format!("{}: {error}", path.display()))
+        let why = format!("{}: {error}", path.display());
+        match error.kind() {
+            // A name that is too long does not get shorter.
+            io::ErrorKind::InvalidFilename => Self::Bury(why),
+            _ => Self::Retry(why),
+        }
     }
 }
 
@@ -177,6 +185,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// The name of something hidden beside a file: the beginning of the file's, if the whole would be too long, and what
+/// tells it apart.
+pub(crate) fn hidden(name: &Path, end: &str) -> PathBuf {
+    let name = name.to_string_lossy();
+    let room = NAME_BYTES_MAX.saturating_sub(1 + end.len());
+    format!(".{}{end}", &name[..name.floor_char_boundary(room)]).into()
 }
 
 /// Gives a finished file its name: a partial file is never visible, even after a power cut.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use seriatim::Context;
 
-use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, sha256};
+use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, hidden, sha256};
 use super::roots::{Folder, Input};
 use super::rsync::Remote;
 use crate::config::{Replicate, Roots};
@@ -164,7 +164,7 @@ impl Copying {
             return Ok(());
         }
         let digits = &checksum[..PART_DIGITS];
-        let name = PathBuf::from(format!(".{}.{digits}.part", self.name.display()));
+        let name = hidden(&self.name, &format!(".{digits}.part"));
         let part = self.fill(&folder, &name)?;
         let path = folder.path.join(&name);
         let read = folder.open(&name)?;
@@ -175,11 +175,10 @@ impl Copying {
             let what = "differs from its source after the copy: copying again";
             return Err(Trouble::Retry(format!("{} {what}", copy.display())));
         }
-        // Only now: a part that may not be written could not be resumed.
-        let rights = self.source.file.metadata().map(|about| about.permissions().mode() & RIGHTS);
-        let given = rights.and_then(|mode| part.set_permissions(Permissions::from_mode(mode)));
-        given.map_err(|error| Trouble::at(&path, error))?;
-        folder.publish(&part, &name, &self.name)
+        let about = self.source.file.metadata();
+        let about = about.map_err(|error| Trouble::at(&self.source.path, error))?;
+        let rights = Permissions::from_mode(about.permissions().mode() & RIGHTS);
+        folder.publish(&part, rights, &name, &self.name)
     }
 
     fn is_equal(&self, folder: &Folder, checksum: &str) -> Result<bool, Trouble> {

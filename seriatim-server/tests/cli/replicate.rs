@@ -74,6 +74,45 @@ async fn n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_begins_a_part_anew_that_has_its_rights_already() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    // As an attempt leaves it that was cut off before the last step.
+    let part = format!("copies/{}", part_of(b"a film"));
+    for name in ["film.mp4", &part] {
+        ready.write(name, "a film");
+        fs::set_permissions(ready.site.path(name), fs::Permissions::from_mode(0o440)).unwrap();
+    }
+    // Root may write all the same.
+    let as_user =
+        if rustix::process::geteuid().is_root() { "setpriv --bounding-set=-all" } else { "" };
+    ready.program("plain", &format!("exec {as_user} {} \"$@\"", env!("CARGO_BIN_EXE_seriatim")));
+    let serving = ready.site.serve_by(ready.site.path("plain").to_str().unwrap(), "history.ndjson");
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["copies"]})).await;
+    let job = ready.ends(id).await;
+    serving.stop();
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 1), "{job:?}");
+    assert_eq!(ready.read("copies/film.mp4"), "a film");
+    assert!(!ready.site.path(&part).exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_a_file_whose_name_is_as_long_as_names_can_be() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    let name = "ж".repeat(125) + ".mp4";
+    ready.write(&name, "a film");
+    ready.write("copies/.keep", "");
+    let serving = ready.serve();
+    let id = ready.push("film", json!({"source": name, "targets": ["copies"]})).await;
+    let job = ready.ends(id).await;
+    let longer = json!({"source": name + "x".repeat(9).as_str(), "targets": ["copies"]});
+    let longer = ready.push("longer", longer).await;
+    ready.fails(longer, "File name too long").await;
+    serving.stop();
+    assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+    assert_eq!(ready.job(longer).await.attempt, 1, "it is not tried again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
     let ready =
         Ready::new("fifo", "max_retries = 0", "builtin = \"replicate\"\nroots = [\".\"]").await;
