@@ -118,11 +118,13 @@ async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
         Ready::new("fifo", "max_retries = 0", "builtin = \"replicate\"\nroots = [\".\"]").await;
     ready.write("film.mp4", "x");
     ready.write("there/.keep", "");
+    ready.write("after/.keep", "");
     let serving = ready.serve();
     for (order, error) in [
         (json!({"source": "film.mp4", "targets": ["missing", "there"]}), "missing: No such file"),
         (json!({"source": "film.mp4", "targets": []}), "targets: 0; from 1 to 64"),
         (json!({"source": "film.mp4", "targets": ["/"]}), "is not within the worker's `roots`"),
+        (json!({"source": "film.mp4", "targets": ["/", "after"]}), "/ is not within"),
         (json!({"source": "there", "targets": ["there"]}), "is not a regular file"),
         (json!({"source": "film.mp4"}), "cannot be decoded"),
     ] {
@@ -130,7 +132,10 @@ async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
         ready.fails(id, error).await;
     }
     serving.stop();
-    assert_eq!(ready.read("there/film.mp4"), "x");
+    assert_eq!(
+        (ready.read("there/film.mp4"), ready.read("after/film.mp4")),
+        ("x".into(), "x".into())
+    );
 }
 
 fn to_server(url: &str, queue: &str) -> impl Future<Output = Ready> {
@@ -180,16 +185,18 @@ async fn n13_replicate_names_the_server_that_failed_and_copies_to_the_others() {
     let ready = to_server(&server.url(), "max_retries = 0").await;
     ready.write("film.mp4", "a film");
     ready.write("here/.keep", "");
+    ready.write("beside/.keep", "");
     let serving = ready.serve();
     for (targets, error) in [
         (json!(["archive:missing/folder", "here"]), "media/missing/folder: rsync ended"),
-        (json!(["archive:../other"]), "write archive:FOLDER, without dots"),
+        (json!(["archive:../other", "beside"]), "write archive:FOLDER, without dots"),
         (json!(["unknown:x"]), "unknown:x: No such file"),
     ] {
         let id = ready.push(error, json!({"source": "film.mp4", "targets": targets})).await;
         ready.fails(id, error).await;
     }
     assert_eq!(ready.read("here/film.mp4"), "a film");
+    assert_eq!(ready.read("beside/film.mp4"), "a film");
     server.kill().unwrap();
     let id = ready.push("away", json!({"source": "film.mp4", "targets": ["archive:"]})).await;
     ready.fails(id, "onnection refused").await;
