@@ -63,7 +63,9 @@ pub(crate) use periodic::PeriodicConfig;
 use splitter::SplitterConfig;
 use window::WindowConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
-pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
+pub(crate) use worker_kind::{
+    Ffmpeg, HTTP_TIMEOUT, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind,
+};
 pub(crate) use zone::Zone;
 
 pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
