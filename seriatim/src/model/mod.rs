@@ -41,8 +41,8 @@ pub(crate) use report::{StepRecord, TurnReport};
 pub(crate) use result::check_result;
 pub(crate) use retry::Exhaustion;
 pub(crate) use settle::{
-    Due, EndKind, Ending, Fate, Keep, NextRetry, Outcome, Settlement, Verdict, crash,
-    plan, release, retries_max,
+    Due, EndKind, Ending, Fate, Keep, NextRetry, Outcome, Settlement, Verdict, crash, plan,
+    release, retries_max,
 };
 pub(crate) use turn::{Turn, TurnJob};
 pub(crate) use window::{Dues, Window};

@@ -118,7 +118,8 @@ fn the_failure_behind_finished_jobs_starts_afresh() {
 #[test]
 fn the_failure_behind_finished_jobs_waits_by_its_own_backoff() {
     let mut turn = turn(2);
-    let own = |base| JobOptions { backoff: Some(Backoff::Constant { base }), ..JobOptions::default() };
+    let own =
+        |base| JobOptions { backoff: Some(Backoff::Constant { base }), ..JobOptions::default() };
     for (job, base) in turn.jobs.iter_mut().zip([WAIT, WAIT * 9]) {
         job.options = Some(own(base).into());
     }

@@ -148,15 +148,14 @@ impl Source {
         let retry = failed.retry;
         let usual = || retry.backoff(queue).wait(retry.count, fastrand::f64());
         match self.retrying(failed.turn).and_then(|retrying| retrying.wait.as_ref()) {
-            Some(wait) if retry.own_backoff().is_none() => {
-                shielded(|| wait(failed)).unwrap_or_else(|text| {
+            Some(wait) if retry.own_backoff().is_none() => shielded(|| wait(failed))
+                .unwrap_or_else(|text| {
                     tracing::error!(
                         queue = &*self.name,
                         "the worker's backoff panicked, so the queue's counts: {text}"
                     );
                     usual()
-                })
-            }
+                }),
             _ => usual(),
         }
     }
