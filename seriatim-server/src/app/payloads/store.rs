@@ -114,8 +114,9 @@ mod tests {
         let memory: SharedStore = Arc::new(Memory::new());
         let store = wrap(memory.clone(), &forms(&config).unwrap());
         let payload = Payload::from_json_text(&format!("{:?}", "long ".repeat(100))).unwrap();
-        let at =
-            |seconds| Some(Timestamp::from_micros(1_700_000_000_000_000 + seconds * 1_000_000));
+        let at = |seconds: i64| {
+            Some(Timestamp::from_micros(1_700_000_000_000_000 + seconds * 1_000_000))
+        };
         store.declare(Declare { now: at(0), queues: vec![Queue::fifo("q")] }).await.unwrap();
         let job = Job::with_payload("q", payload.clone()).key("k");
         let pushed = store.push(Push { now: at(0), jobs: vec![job] }).await.unwrap();
@@ -126,7 +127,7 @@ mod tests {
             let beat = Heartbeat { now: at(seconds), node, beats: Vec::new() };
             store.heartbeat(beat).await.unwrap();
         }
-        let claim = Claim::new("q", "a".into(), 1, Lease::Own { ttl: LEASE });
+        let claim = Claim::new("q", "a", 1, Lease::Own { ttl: LEASE });
         let claimed = store.claim(Claim { now: at(0), ..claim }).await.unwrap().turns;
         let rescue =
             Rescue { now: at(60), node: "b".into(), lease: LEASE, lanes_max: 1, ticket: 1 };
