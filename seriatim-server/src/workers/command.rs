@@ -31,6 +31,7 @@ pub(crate) async fn run(
 ) -> Result<Outcomes, Failure> {
     let call = Call::document(&batch, &context).await?;
     let (group, mut child) = start(&launch, &batch)
+        .await
         .map_err(|error| Unstartable(format!("{}: {error}", launch.name())))?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LINE_BYTES_MAX));
     let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
@@ -62,7 +63,7 @@ pub(crate) async fn run(
     Ok(conclude(answer, ended, &tail, &context)?)
 }
 
-fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
+async fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
     let mut process = launch.command()?;
     process.env("SERIATIM_JOB_QUEUE", batch.queue());
     if let [lane] = batch.lanes() {
@@ -81,7 +82,7 @@ fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Chi
     if let Some(traceparent) = call.as_deref().or_else(of_lane) {
         process.env("TRACEPARENT", traceparent);
     }
-    Group::spawn(&mut process, Stdio::piped())
+    Group::spawn(process, Stdio::piped()).await
 }
 
 async fn feed(stdin: Option<ChildStdin>, document: String) {

@@ -14,6 +14,8 @@ use seriatim::{
     Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, engine::Unstartable, store::LaneId,
 };
 use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::stopped::given_up;
 
@@ -94,7 +96,7 @@ pub(crate) trait FileWorker {
 }
 
 /// Runs a call: all its jobs, one after the other.
-pub(crate) async fn run<W: FileWorker>(
+pub(crate) async fn run<W: FileWorker + Send + Sync + 'static>(
     worker: Arc<W>,
     batch: Batch<Payload>,
     context: Context,
@@ -106,7 +108,8 @@ pub(crate) async fn run<W: FileWorker>(
                 Err(error) => Err(Trouble::Bury(error.to_string())),
                 Ok(payload) => {
                     let context = context.clone();
-                    worker.run(FileJob { id: job.id, payload, context, lane: lane.id() }).await
+                    let job = FileJob { id: job.id, payload, context, lane: lane.id() };
+                    on_a_thread(worker.clone(), job).await
                 }
             };
             let outcome = match ended {
@@ -132,6 +135,27 @@ pub(crate) async fn run<W: FileWorker>(
         }
     }
     Ok(outcomes)
+}
+
+/// Runs a job on a thread of its own: its files may be on a drive that hangs, and each call of the system about them waits.
+/// Not one of the pool, of which the job may need another. Dropping this ends the job.
+async fn on_a_thread<W: FileWorker + Send + Sync + 'static>(
+    worker: Arc<W>,
+    job: FileJob<W::Payload>,
+) -> Result<(), Trouble> {
+    let (tell, told) = oneshot::channel();
+    let (_waiter, gone) = oneshot::channel::<()>();
+    let runtime = Handle::current();
+    let work = async move {
+        tokio::select! {
+            ended = worker.run(job) => drop(tell.send(ended)),
+            _ = gone => {}
+        }
+    };
+    let thread = std::thread::Builder::new().name("files".to_owned());
+    let started = thread.spawn(move || runtime.block_on(work));
+    started.map_err(|error| Trouble::Retry(format!("cannot start a thread: {error}")))?;
+    told.await.unwrap_or_else(|_| Err(Trouble::Retry("the work on it panicked".to_owned())))
 }
 
 /// Stops work on another thread when its waiter is dropped.

@@ -27,8 +27,8 @@ async fn run(
     printed: Printed,
     tick: Tick,
 ) -> Result<(), Failure> {
-    let start = || Group::spawn(&mut launch.command()?, Stdio::null());
-    let (group, mut child) = start().map_err(|error| format!("{}: {error}", launch.name()))?;
+    let start = async { Group::spawn(launch.command()?, Stdio::null()).await };
+    let (group, mut child) = start.await.map_err(|error| format!("{}: {error}", launch.name()))?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
     let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
     let mut tail = Tail::default();

@@ -135,8 +135,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a process, and a task that goes with it to its end.
-    pub(crate) fn start(queue: &Arc<str>, launch: &Launch) -> std::io::Result<Arc<Self>> {
-        let (group, child) = Group::spawn(&mut launch.command()?, Stdio::piped())?;
+    pub(crate) async fn start(queue: &Arc<str>, launch: &Launch) -> std::io::Result<Arc<Self>> {
+        let (group, child) = Group::spawn(launch.command()?, Stdio::piped()).await?;
         let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
         let pid = child.id().unwrap_or_default();
         let process = Arc::new(Self {

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustix::fs::{Access, access};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::told::Told;
 use crate::config::Launch;
@@ -41,20 +44,29 @@ pub(super) async fn watch(workers: Vec<Programs>, told: Told) {
         let named = |launch: &Launch| (launch.name().to_owned(), launch.environment.path());
         groups.entry(worker.launches.iter().map(named).collect()).or_default().push(worker);
     }
-    let mut groups: Vec<_> =
-        groups.into_iter().map(|(programs, workers)| (programs, workers, None)).collect();
-    let mut looks = tokio::time::interval(LOOK_EVERY);
+    // Each by itself: a file on a drive that hangs holds up no look at the others.
+    let looking = groups.into_iter().map(|(programs, workers)| look(programs, workers, &told));
+    join_all(looking).await;
+}
+
+async fn look(programs: Vec<Named>, workers: Vec<Programs>, told: &Told) {
+    let (programs, mut known) = (Arc::<[Named]>::from(programs), None);
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;
-        for (programs, workers, known) in &mut groups {
-            let why = programs.iter().find_map(|(name, path)| {
+        let programs = programs.clone();
+        let look = move || {
+            programs.iter().find_map(|(name, path)| {
                 Some(format!("{name}: {}", why_not(name, path.as_deref())?))
-            });
-            if why != *known {
-                workers.iter().for_each(|worker| worker.tell(why.as_deref(), &told));
-            }
-            *known = why;
+            })
+        };
+        // It fails if the process is about to end.
+        let Ok(why) = spawn_blocking(look).await else { return };
+        if why != known {
+            workers.iter().for_each(|worker| worker.tell(why.as_deref(), told));
         }
+        known = why;
     }
 }
 
