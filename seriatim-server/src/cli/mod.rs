@@ -47,10 +47,14 @@ mod troubles;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use output::{Failure, Result};
+
+/// How long the end waits for threads that still work: one may wait for a network drive that hangs.
+const THREADS_MAX: Duration = Duration::from_secs(5);
 
 /// Background jobs that run in order where order matters and in parallel everywhere else.
 #[derive(Parser)]
@@ -189,7 +193,9 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     deed::audit(&matches, &arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(cli.command.run()).map(|()| ExitCode::SUCCESS)
+    let ended = runtime.block_on(cli.command.run()).map(|()| ExitCode::SUCCESS);
+    runtime.shutdown_timeout(THREADS_MAX);
+    ended
 }
 
 /// The program's commands and flags, with examples.

@@ -14,6 +14,8 @@ use crate::base::setup_error::SetupError;
 const VARIABLE: &str = "SERIATIM_LOG";
 /// The default log level.
 pub(crate) const DEFAULT_LEVEL: LevelFilter = LevelFilter::INFO;
+/// The target of the audit log's lines, where it has no file.
+pub(crate) const AUDIT: &str = "seriatim::audit";
 const LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),
     ("error", LevelFilter::ERROR),
@@ -75,7 +77,17 @@ pub(crate) enum LogFormat {
 
 /// A log level, or levels by module, as in `info,seriatim=debug`.
 #[derive(Clone, Debug)]
-pub(crate) struct LogFilter(pub(crate) Targets);
+pub(crate) struct LogFilter(Targets);
+
+impl LogFilter {
+    /// The filter, which lets the lines of the audit log pass at any level: who changed what is not less important than a
+    /// warning. Unless it names them itself.
+    pub(crate) fn targets(self) -> Targets {
+        let Self(targets) = self;
+        let is_named = targets.iter().any(|(target, _)| target == AUDIT);
+        if is_named { targets } else { targets.with_target(AUDIT, LevelFilter::INFO) }
+    }
+}
 
 impl FromStr for LogFilter {
     type Err = String;
@@ -141,7 +153,21 @@ impl Default for LogFilter {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+
+    #[test]
+    fn the_audit_log_passes_at_any_level_unless_it_is_named() {
+        let lets = |text: &str, target: &str| {
+            text.parse::<LogFilter>().unwrap().targets().would_enable(target, &Level::INFO)
+        };
+        for filter in ["warn", "error", "off", "error,seriatim=warn"] {
+            assert!(lets(filter, AUDIT) && !lets(filter, "seriatim_server::http"), "{filter}");
+        }
+        assert!(!lets("info,seriatim::audit=off", AUDIT));
+        assert!(LogFilter::default().targets().would_enable("seriatim_server::http", &Level::INFO));
+    }
 
     #[test]
     fn a_level_that_is_none_is_refused_with_the_valid_ones() {

@@ -55,13 +55,17 @@ pub(crate) use faktory::FaktoryConfig;
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
-pub(crate) use log::{LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable};
+pub(crate) use log::{
+    AUDIT, LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable,
+};
 pub(crate) use payloads::{KeyConfig, PayloadsConfig};
 pub(crate) use periodic::PeriodicConfig;
 use splitter::SplitterConfig;
 use window::WindowConfig;
 pub(crate) use worker::{Builtin, WorkerConfig};
-pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind};
+pub(crate) use worker_kind::{
+    Ffmpeg, HTTP_TIMEOUT, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind,
+};
 pub(crate) use zone::Zone;
 
 pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";

@@ -23,6 +23,23 @@ pub(crate) enum WorkerKind {
     Replicate(Replicate),
 }
 
+impl WorkerKind {
+    /// The programs that it starts.
+    pub(crate) fn programs(&self) -> Vec<Launch> {
+        match self {
+            Self::Command(launch) | Self::Process { launch, .. } => vec![launch.clone()],
+            Self::Http(_) => Vec::new(),
+            Self::Ffmpeg(Ffmpeg { transcoder, prober, environment, .. }) => [transcoder, prober]
+                .map(|name| Launch::new(std::slice::from_ref(name), environment.clone()))
+                .into(),
+            Self::Replicate(Replicate { servers, .. }) if servers.folders.is_empty() => Vec::new(),
+            Self::Replicate(Replicate { servers, .. }) => {
+                vec![Launch::new(&servers.program, servers.environment.clone())]
+            }
+        }
+    }
+}
+
 /// A program with its arguments and its environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {

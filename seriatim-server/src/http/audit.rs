@@ -26,7 +26,7 @@ use crate::app::deeds::{self, Deed};
 use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
-use crate::config::{Audited, Role};
+use crate::config::{AUDIT, Audited, Role};
 
 /// Longest header that is taken over, in bytes.
 const HEADER_BYTES_MAX: usize = 256;
@@ -159,7 +159,7 @@ impl Audit {
         let line = serde_json::to_string(&entry).unwrap_or_default();
         self.keep(&entry).await;
         let Some(file) = self.file.clone() else {
-            tracing::info!(target: "seriatim::audit", "{line}");
+            tracing::info!(target: AUDIT, "{line}");
             return true;
         };
         // What was done stands in the log at least; of what was refused, and is not in the file, an example will do.

@@ -26,13 +26,17 @@ pub(crate) struct Sending(Option<String>);
 impl Traces {
     /// Warns if spans are configured.
     pub(crate) fn start() -> Result<Self, SetupError> {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if let Some(name) = ENDPOINTS.iter().find(|name| is_set(name)) {
-            tracing::warn!(
-                "{name} is set, but this binary sends no traces: build it with --features otlp"
-            );
-        }
+        Self::check()?.iter().for_each(|warning| tracing::warn!("{warning}"));
         Ok(Self)
+    }
+
+    /// The warnings.
+    pub(crate) fn check() -> Result<Vec<String>, SetupError> {
+        let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let warning = |name: &&str| {
+            format!("{name} is set, but this binary sends no traces: build it with --features otlp")
+        };
+        Ok(ENDPOINTS.iter().find(is_set).map(warning).into_iter().collect())
     }
 
     pub(crate) fn around(&self, engine: EngineBuilder) -> EngineBuilder {

@@ -38,9 +38,11 @@ pub(crate) async fn run(
     loop {
         let call = Call::message(&batch, &context).await?;
         let seat = tokio::select! {
-            seat = seats.take(alone) => seat?,
+            // Before a seat: the process that did not get the call may have been ended because the call must end.
+            biased;
             // It has not begun, so it does not count.
             () = context.cancelled() => return Ok(Outcome::Release.into()),
+            seat = seats.take(alone) => seat?,
         };
         let held = Held::new(&call.batch, &batch);
         let mut talk = Talk::new(seat.process(), &told, &call, &batch, &context);

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
 
 use super::answer::{self, Fault, Heard, Held, Said};
-use super::group::Group;
+use super::group::{Ended, Group};
 use super::lines::{self, LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::messages::Call;
 use super::printed::Printed;
@@ -31,6 +31,7 @@ pub(crate) async fn run(
 ) -> Result<Outcomes, Failure> {
     let call = Call::document(&batch, &context).await?;
     let (group, mut child) = start(&launch, &batch)
+        .await
         .map_err(|error| Unstartable(format!("{}: {error}", launch.name())))?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LINE_BYTES_MAX));
     let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
@@ -50,7 +51,7 @@ pub(crate) async fn run(
         };
         tokio::join!(feed(stdin, call.line), listening, complaining);
     };
-    let status = group.ended_and_read(&mut child, context.cancelled(), talking).await;
+    let ended = group.ended_and_read(&mut child, context.cancelled(), talking).await;
     // Where something still holds a pipe, what was read of the last line counts.
     if let Some(line) = stdout.as_mut().and_then(Lines::rest) {
         answer.hear(&line, &context, &printed);
@@ -58,11 +59,11 @@ pub(crate) async fn run(
     if let Some(line) = stderr.as_mut().and_then(Lines::rest) {
         complain(&line, &mut tail, &printed);
     }
-    let status = status.map_err(|e| format!("its exit status is unknown: {e}"))?;
-    Ok(conclude(answer, status, &tail, &context)?)
+    let ended = ended.map_err(|e| format!("its exit status is unknown: {e}"))?;
+    Ok(conclude(answer, ended, &tail, &context)?)
 }
 
-fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
+async fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
     let mut process = launch.command()?;
     process.env("SERIATIM_JOB_QUEUE", batch.queue());
     if let [lane] = batch.lanes() {
@@ -81,7 +82,7 @@ fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Chi
     if let Some(traceparent) = call.as_deref().or_else(of_lane) {
         process.env("TRACEPARENT", traceparent);
     }
-    Group::spawn(&mut process, Stdio::piped())
+    Group::spawn(process, Stdio::piped()).await
 }
 
 async fn feed(stdin: Option<ChildStdin>, document: String) {
@@ -152,7 +153,7 @@ fn complain(line: &Line, tail: &mut Tail, printed: &Printed) {
 /// The exit code decides how all lanes end, except those that the answer names.
 fn conclude(
     answer: Reading,
-    status: ExitStatus,
+    ended: Ended,
     stderr: &Tail,
     context: &Context,
 ) -> Result<Outcomes, String> {
@@ -160,10 +161,14 @@ fn conclude(
     if let Some(why) = fault.or_else(|| suspect.filter(|_| said.is_none())) {
         return Err(with_words(format!("invalid answer of the command: {why}"), stderr));
     }
+    let status = ended.status;
     let error = stderr.text().unwrap_or_else(|| format!("the command ended with {status}"));
-    let Some(said) = said else { return by_code(status, error).map(Outcomes::from) };
-    // The signal was ours, not a failure of the call.
-    if context.is_cancelled() && status.signal().is_some() {
+    // A signal was ours then, and many programs end with 0 when they are asked to end: neither tells how the work went.
+    let says_nothing = ended.is_asked && (status.signal().is_some() || status.success());
+    let Some(said) = said else {
+        return if says_nothing { Err(error) } else { by_code(status, error).map(Outcomes::from) };
+    };
+    if says_nothing {
         return Ok(said.outcomes(&held, &given_up(context, &error)));
     }
     if let Some(why) = contradiction(&said, &held, status) {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -11,7 +12,7 @@ use serde_json::json;
 use seriatim::{Context, JobId};
 use tokio::process::Command;
 
-use super::files::{FileJob, FileWorker, Progress, Trouble, publish};
+use super::files::{FileJob, FileWorker, Progress, Trouble, hidden, publish};
 use super::launch;
 use super::on_file;
 use super::roots::Input;
@@ -80,8 +81,7 @@ impl FileWorker for Ffmpeg {
             self.transcode(&bench, &probed, &job).await?;
             self.verify(&bench, &probed, &job).await?;
             job.tell(&json!({ "step": "publish", "percent": 100 }));
-            let (part, output) = (bench.transcoded(), bench.output.clone());
-            on_a_thread(move || publish(&part, &output)).await?;
+            publish(&bench.transcoded(), &bench.output)?;
         }
         std::fs::remove_dir_all(&bench.folder).map_err(|e| Trouble::at(&bench.folder, e))
     }
@@ -114,8 +114,13 @@ impl Ffmpeg {
         if input.path == output {
             return Err(Trouble::Bury("the output is the input".to_owned()));
         }
-        let name = output.file_name().unwrap_or_default().display();
-        let folder = output.with_file_name(format!(".{name}.seriatim-{id}"));
+        if let Err(error) = output.symlink_metadata()
+            && error.kind() == ErrorKind::InvalidFilename
+        {
+            return Err(Trouble::at(&output, error));
+        }
+        let name = Path::new(output.file_name().unwrap_or_default());
+        let folder = output.with_file_name(hidden(name, &format!(".seriatim-{id}")));
         if folder.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
             return Err(Trouble::Bury(format!("{} is not a folder", folder.display())));
         }
@@ -203,13 +208,9 @@ impl Ffmpeg {
             let _ = std::fs::remove_file(&result);
             return Err(Trouble::Retry(format!("wrong result: {wrong}")));
         }
-        let mark = bench.mark("verified");
-        on_a_thread(move || {
-            // The mark must not survive a power cut that the result does not.
-            let marked = file.sync_all().and_then(|()| std::fs::write(&mark, ""));
-            marked.map_err(|error| Trouble::at(&result, error))
-        })
-        .await
+        // The mark must not survive a power cut that the result does not.
+        let marked = file.sync_all().and_then(|()| std::fs::write(bench.mark("verified"), ""));
+        marked.map_err(|error| Trouble::at(&result, error))
     }
 
     /// In seconds; none for what has no duration, such as a picture.
@@ -261,14 +262,6 @@ impl Bench {
         };
         !self.args.iter().any(cuts)
     }
-}
-
-/// Flushing a large file takes its time, which the other calls of the node need not wait for.
-async fn on_a_thread(
-    work: impl FnOnce() -> Result<(), Trouble> + Send + 'static,
-) -> Result<(), Trouble> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|error| Err(Trouble::Retry(error.to_string())))
 }
 
 /// A path as ffmpeg takes it: neither an option nor an address.

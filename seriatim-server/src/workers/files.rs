@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,11 +14,16 @@ use seriatim::{
     Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, engine::Unstartable, store::LaneId,
 };
 use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::stopped::given_up;
 
 /// Bytes of one read. A job stops after at most one such piece.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// Of a name in a folder, on Linux.
+const NAME_BYTES_MAX: usize = 255;
 
 const STOPPED: &str = "stopped on request";
 
@@ -38,7 +43,12 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// An error with the file that it is about.
     pub(crate) fn at(path: &Path, error: io::Error) -> Self {
-        Self::Retry(format!("{}: {error}", path.display()))
+        let why = format!("{}: {error}", path.display());
+        match error.kind() {
+            // A name that is too long does not get shorter.
+            io::ErrorKind::InvalidFilename => Self::Bury(why),
+            _ => Self::Retry(why),
+        }
     }
 }
 
@@ -86,7 +96,7 @@ pub(crate) trait FileWorker {
 }
 
 /// Runs a call: all its jobs, one after the other.
-pub(crate) async fn run<W: FileWorker>(
+pub(crate) async fn run<W: FileWorker + Send + Sync + 'static>(
     worker: Arc<W>,
     batch: Batch<Payload>,
     context: Context,
@@ -98,7 +108,8 @@ pub(crate) async fn run<W: FileWorker>(
                 Err(error) => Err(Trouble::Bury(error.to_string())),
                 Ok(payload) => {
                     let context = context.clone();
-                    worker.run(FileJob { id: job.id, payload, context, lane: lane.id() }).await
+                    let job = FileJob { id: job.id, payload, context, lane: lane.id() };
+                    on_a_thread(worker.clone(), job).await
                 }
             };
             let outcome = match ended {
@@ -124,6 +135,27 @@ pub(crate) async fn run<W: FileWorker>(
         }
     }
     Ok(outcomes)
+}
+
+/// Runs a job on a thread of its own: its files may be on a drive that hangs, and each call of the system about them waits.
+/// Not one of the pool, of which the job may need another. Dropping this ends the job.
+async fn on_a_thread<W: FileWorker + Send + Sync + 'static>(
+    worker: Arc<W>,
+    job: FileJob<W::Payload>,
+) -> Result<(), Trouble> {
+    let (tell, told) = oneshot::channel();
+    let (_waiter, gone) = oneshot::channel::<()>();
+    let runtime = Handle::current();
+    let work = async move {
+        tokio::select! {
+            ended = worker.run(job) => drop(tell.send(ended)),
+            _ = gone => {}
+        }
+    };
+    let thread = std::thread::Builder::new().name("files".to_owned());
+    let started = thread.spawn(move || runtime.block_on(work));
+    started.map_err(|error| Trouble::Retry(format!("cannot start a thread: {error}")))?;
+    told.await.unwrap_or_else(|_| Err(Trouble::Retry("the work on it panicked".to_owned())))
 }
 
 /// Stops work on another thread when its waiter is dropped.
@@ -177,6 +209,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// The name of something hidden beside a file: the beginning of the file's, if the whole would be too long, and what
+/// tells it apart.
+pub(crate) fn hidden(name: &Path, end: &str) -> PathBuf {
+    let name = name.to_string_lossy();
+    let room = NAME_BYTES_MAX.saturating_sub(1 + end.len());
+    format!(".{}{end}", &name[..name.floor_char_boundary(room)]).into()
 }
 
 /// Gives a finished file its name: a partial file is never visible, even after a power cut.

@@ -1,12 +1,14 @@
 //! A program and everything that it has started: signalled and ended together.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::{leftovers, program};
@@ -21,6 +23,10 @@ const TERM_GRACE: Duration = Duration::from_secs(3);
 /// the pipe open for ever.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(1);
 
+/// Most programs that are being started at once. A start takes a millisecond, unless a drive hangs.
+const STARTS_MAX: usize = 64;
+static STARTS: Semaphore = Semaphore::const_new(STARTS_MAX);
+
 /// All living groups: a process that exits immediately must not leave them behind.
 static LIVING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
@@ -32,25 +38,42 @@ pub(crate) struct Group {
     leader: Option<Pid>,
 }
 
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// We asked it to: its status may say no more than that.
+    pub(crate) is_asked: bool,
+}
+
 impl Group {
-    /// Starts `command` as the leader of a group, its output being pipes.
-    pub(crate) fn spawn(command: &mut Command, stdin: Stdio) -> std::io::Result<(Self, Child)> {
+    /// Starts `command` as the leader of a group, its output being pipes. The system waits for the program's file, which
+    /// may be on a network drive that hangs: on another thread, and not for ever more of them.
+    pub(crate) async fn spawn(mut command: Command, stdin: Stdio) -> io::Result<(Self, Child)> {
+        let place = STARTS.acquire().await.map_err(io::Error::other)?;
+        let start = move || {
+            let started = Self::start(&mut command, stdin);
+            drop(place);
+            started
+        };
+        tokio::task::spawn_blocking(start).await.map_err(io::Error::other)?
+    }
+
+    fn start(command: &mut Command, stdin: Stdio) -> io::Result<(Self, Child)> {
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(leftovers::mark());
-        // Locked meanwhile: the reaper of orphans must not find this child.
-        let mut living = lock(&LIVING);
         let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
             let command = command.as_std();
             let path = command.get_envs().find(|(name, _)| *name == "PATH");
             let path = path.and_then(|(_, value)| value);
             match program::why_not(&command.get_program().to_string_lossy(), path) {
                 // Says more: the system's words for a missing interpreter are those for a missing file.
-                Some(why) => std::io::Error::new(error.kind(), why),
+                Some(why) => io::Error::new(error.kind(), why),
                 None => error,
             }
         })?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        living.extend(leader.map(Pid::as_raw_pid));
+        lock(&LIVING).extend(leader.map(Pid::as_raw_pid));
         Ok((Self { leader }, child))
     }
 
@@ -63,21 +86,25 @@ impl Group {
     }
 
     /// Waits for the end of the leader; brings it about once it is asked to end.
-    pub(crate) async fn ended(
+    async fn ended(
         &self,
         leader: &mut Child,
         asked: impl Future<Output = ()>,
-    ) -> std::io::Result<ExitStatus> {
+    ) -> io::Result<Ended> {
         tokio::select! {
-            status = leader.wait() => return status,
+            biased;
+            status = leader.wait() => return Ok(Ended { status: status?, is_asked: false }),
             () = asked => {}
         }
         self.signal(Signal::TERM);
-        if let Ok(status) = timeout(TERM_GRACE, leader.wait()).await {
-            return status;
-        }
-        self.signal(Signal::KILL);
-        leader.wait().await
+        let status = match timeout(TERM_GRACE, leader.wait()).await {
+            Ok(status) => status?,
+            Err(_) => {
+                self.signal(Signal::KILL);
+                leader.wait().await?
+            }
+        };
+        Ok(Ended { status, is_asked: true })
     }
 
     /// The same, while its output is read; what is left of the group is killed then. The rest of the
@@ -87,16 +114,16 @@ impl Group {
         leader: &mut Child,
         asked: impl Future<Output = ()>,
         reading: impl Future<Output = ()>,
-    ) -> std::io::Result<ExitStatus> {
+    ) -> io::Result<Ended> {
         tokio::pin!(reading);
         let mut is_read = false;
-        let status = {
+        let ended = {
             let ended = self.ended(leader, asked);
             tokio::pin!(ended);
             loop {
                 tokio::select! {
                     biased;
-                    status = &mut ended => break status,
+                    ended = &mut ended => break ended,
                     () = &mut reading, if !is_read => is_read = true,
                 }
             }
@@ -106,7 +133,7 @@ impl Group {
         if !is_read {
             let _ = timeout(DRAIN_MAX, reading).await;
         }
-        status
+        ended
     }
 }
 
@@ -131,7 +158,50 @@ pub(crate) fn leaders() -> Vec<i32> {
     lock(&LIVING).iter().copied().collect()
 }
 
-/// Does something with the numbers of all leaders, while none is started.
-pub(crate) fn with_leaders<T>(look: impl FnOnce(&BTreeSet<i32>) -> T) -> T {
-    look(&lock(&LIVING))
+/// Does something with the numbers of all leaders; none while one is started, which is not among them yet.
+pub(crate) fn with_leaders<T>(look: impl FnOnce(&BTreeSet<i32>) -> T) -> Option<T> {
+    let living = lock(&LIVING);
+    (STARTS.available_permits() == STARTS_MAX).then(|| look(&living))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    /// Whoever opens the file waits for the end of this, as if the file were on a drive that hangs.
+    const HOLD: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.readline()
+";
+
+    #[tokio::test]
+    async fn a_program_on_a_drive_that_hangs_holds_up_nothing_but_its_own_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        std::fs::copy("/bin/true", &path).unwrap();
+        let mut holder = std::process::Command::new("python3");
+        holder.args(["-c", HOLD]).arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "held\n");
+        let hanging = tokio::spawn(Group::spawn(Command::new(&path), Stdio::null()));
+        while with_leaders(|_| ()).is_some() {
+            tokio::task::yield_now().await;
+        }
+        let (group, mut child) = Group::spawn(Command::new("true"), Stdio::null()).await.unwrap();
+        assert!(leaders().contains(&child.id().unwrap().cast_signed()));
+        assert!(child.wait().await.unwrap().success());
+        drop(group);
+        assert!(!hanging.is_finished() && with_leaders(|_| ()).is_none());
+        drop(holder.stdin.take());
+        let (_group, mut child) = hanging.await.unwrap().unwrap();
+        assert!(child.wait().await.unwrap().success());
+        holder.wait().unwrap();
+    }
 }

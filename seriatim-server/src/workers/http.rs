@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT,
 };
@@ -15,10 +15,11 @@ use seriatim::limits::DELAY_MAX;
 use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, store::TurnJob};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::stopped::given_up;
 use crate::base::outgoing::{self, with_causes};
-use crate::config::HttpSettings;
+use crate::config::{HTTP_TIMEOUT, HttpSettings};
 use crate::trace;
 
 /// Most bytes read of an answer, which is only for the error text.
@@ -79,7 +80,8 @@ impl Webhook {
                     // Running requests are given up with the connection.
                     () = context.cancelled() => None,
                 };
-                (lane.id(), done, ended)
+                let is_all_done = done == lane.payloads().len();
+                (lane.id(), done, ended.or(is_all_done.then_some(Outcome::Done)))
             });
         }
         let (mut outcomes, mut has_ended) = (Outcomes::new(), false);
@@ -97,45 +99,44 @@ impl Webhook {
         if self.settings.sends_lists {
             let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
             let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
-            return self.send(&Letter { body, jobs: &jobs, lane, call }).await;
+            return self.send(&Letter { body, jobs: &jobs, lane, call }, done).await;
         }
         for (place, payload) in lane.payloads().iter().enumerate() {
             let jobs = &jobs[place..=place];
-            match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }).await {
-                Outcome::Done => *done += 1,
+            match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }, done).await {
+                Outcome::Done => {}
                 outcome => return outcome,
             }
         }
         Outcome::Done
     }
 
-    async fn send(&self, letter: &Letter<'_>) -> Outcome {
+    /// Adds its jobs to `done` as soon as the receiver has accepted them.
+    async fn send(&self, letter: &Letter<'_>, done: &mut usize) -> Outcome {
         let retry = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
         let request = match self.request(letter) {
             Ok(request) => request,
             Err(error) => return Outcome::Bury { error: error.to_string().into() },
         };
-        let exchange = async {
-            let answer = self.client.request(request).await?;
-            let (head, body) = answer.into_parts();
-            // A truncated answer is still an answer.
-            let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let text = text.map_or_else(|_| Bytes::new(), |text| text.to_bytes());
-            Ok::<_, hyper_util::client::legacy::Error>(Response::from_parts(head, text))
-        };
-        let limit = self.settings.timeout;
+        let (began, limit) = (Instant::now(), self.settings.timeout);
+        let answer = self.client.request(request);
         let answer = match limit {
-            Some(limit) => tokio::time::timeout(limit, exchange).await,
-            None => Ok(exchange.await),
+            Some(limit) => timeout(limit, answer).await.map_err(|_| limit),
+            None => Ok(answer.await),
         };
-        match answer {
-            Ok(Ok(answer)) => self.judge(&answer, letter),
-            Ok(Err(error)) => retry(with_causes(&error)),
-            Err(_) => {
-                let limit = seriatim::duration::format(limit.unwrap_or_default());
-                retry(format!("no answer within {limit}"))
+        let (head, body) = match answer {
+            Ok(Ok(answer)) => answer.into_parts(),
+            Ok(Err(error)) => return retry(with_causes(&error)),
+            Err(limit) => {
+                return retry(format!("no answer within {}", seriatim::duration::format(limit)));
             }
+        };
+        if head.status.is_success() {
+            *done += letter.jobs.len();
         }
+        // The head decides. The rest is for the error, and read to its end so that the receiver is not cut off.
+        let until = limit.map_or_else(|| Instant::now() + HTTP_TIMEOUT, |limit| began + limit);
+        self.judge(&Response::from_parts(head, beginning(body, until).await), letter)
     }
 
     fn request(&self, letter: &Letter<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
@@ -152,7 +153,7 @@ impl Webhook {
         Ok(request)
     }
 
-    fn judge(&self, answer: &Response<Bytes>, letter: &Letter<'_>) -> Outcome {
+    fn judge(&self, answer: &Response<Vec<u8>>, letter: &Letter<'_>) -> Outcome {
         let status = answer.status();
         if status.is_success() {
             return Outcome::Done;
@@ -175,6 +176,20 @@ impl Webhook {
             Outcome::Retry { error, retry_in: None }
         }
     }
+}
+
+/// What arrives of a body until then.
+async fn beginning(mut body: Incoming, until: Instant) -> Vec<u8> {
+    let mut text = Vec::new();
+    let reading = async {
+        while text.len() < ANSWER_BYTES_MAX
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        }
+    };
+    let _ = timeout_at(until, reading).await;
+    text
 }
 
 /// What the receiver can tell repeats and stale requests by.
@@ -239,7 +254,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The status, and the beginning of the text.
-fn told(answer: &Response<Bytes>) -> String {
+fn told(answer: &Response<Vec<u8>>) -> String {
     let text = String::from_utf8_lossy(answer.body());
     let text = text.trim();
     let text = &text[..text.floor_char_boundary(ERROR_BYTES_MAX)];

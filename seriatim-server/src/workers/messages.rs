@@ -12,7 +12,8 @@ use crate::trace;
 /// A call on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Its name: unique, because a claim's token is.
+    /// Its name: no other call has it, since a claim hands out a job once. Its token alone would not do: the jobs of a
+    /// `fifo` key may follow each other under one, a call for each.
     pub(crate) batch: String,
     /// One line of JSON, without its end.
     pub(crate) line: String,
@@ -46,8 +47,7 @@ impl Call {
         r#type: Option<&'static str>,
         first: &[Option<Timestamp>],
     ) -> Result<Self, String> {
-        let lane = batch.lanes().first().map(|lane| (lane.id(), lane.token()));
-        let name = lane.map_or_else(String::new, |(lane, token)| format!("{lane}-{token}"));
+        let name = batch.lanes().first().map(name_of).unwrap_or_default();
         let payloads: Result<Vec<_>, String> = batch.lanes().iter().map(raw_payloads).collect();
         let payloads = payloads?;
         let call = trace::of_call();
@@ -60,6 +60,11 @@ impl Call {
             .map_err(|e| format!("cannot write the call as JSON: {e}"))?;
         Ok(Self { batch: name, line })
     }
+}
+
+fn name_of(lane: &Lane<Payload>) -> String {
+    let first = lane.jobs().next().map(|(job, _)| job.id.to_string());
+    format!("{}-{}-{}", lane.id(), lane.token(), first.unwrap_or_default())
 }
 
 fn raw_payloads(lane: &Lane<Payload>) -> Result<Vec<Box<RawValue>>, String> {

@@ -37,11 +37,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::base::setup_error::SetupError;
-use crate::config::{Builtin, Launch, PeriodicConfig, WorkerConfig, WorkerKind};
+use crate::config::{Builtin, HttpSettings, Launch, PeriodicConfig, WorkerConfig, WorkerKind};
 use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
-use program::Program;
+use program::Programs;
 use reload::Watched;
 use seats::Seats;
 use supervisor::Team;
@@ -61,16 +61,16 @@ pub(crate) struct Workers {
     watched: Vec<Watched>,
     stop: watch::Sender<bool>,
     told: Told,
-    /// The programs of command workers, which have no process that shows whether they can still start.
-    commands: Vec<Program>,
+    /// The workers without a process that shows whether their programs can still start.
+    programs: Vec<Programs>,
 }
 
 impl Workers {
     pub(crate) fn new() -> Self {
         let (keepers, watchers) = (JoinSet::new(), JoinSet::new());
         let (stop, told) = (watch::Sender::new(false), Told::default());
-        let (versions, watched, commands) = (Vec::new(), Vec::new(), Vec::new());
-        Self { keepers, watchers, versions, watched, stop, told, commands }
+        let (versions, watched, programs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { keepers, watchers, versions, watched, stop, told, programs }
     }
 
     /// A worker as configured; starts its processes, if it has any.
@@ -80,19 +80,22 @@ impl Workers {
         mode: Mode,
     ) -> Result<Worker, SetupError> {
         let queue = config.queue.as_str();
-        let mut worker = match config.kind(mode)? {
+        let task: Option<Arc<str>> = config.task.as_deref().map(Arc::from);
+        let kind = config.kind(mode)?;
+        if !matches!(kind, WorkerKind::Process { .. }) {
+            let launches = kind.programs();
+            self.programs.push(Programs { queue: queue.into(), task: task.clone(), launches });
+        }
+        let mut worker = match kind {
             WorkerKind::Command(launch) => {
                 let printed = Printed::new(queue.into(), None);
                 self.watchers.spawn(printed.clone().keep_count());
-                let task = config.task.as_deref().map(Arc::from);
-                self.commands.push(Program { queue: queue.into(), task, launch: launch.clone() });
                 Worker::new(queue, move |batch, context| {
                     command::run(launch.clone(), printed.clone(), batch, context)
                 })
             }
             WorkerKind::Process { launch, processes, watched } => {
                 let per_process = config.concurrency.unwrap_or(1).max(1);
-                let task = config.task.as_deref().map(Arc::from);
                 let seats =
                     self.team((queue.into(), task), launch, processes, per_process, watched);
                 let told = self.told.clone();
@@ -101,7 +104,7 @@ impl Workers {
                 Worker::new(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
             WorkerKind::Http(settings) => {
-                let webhook = Webhook::new(settings).map_err(SetupError::failed)?;
+                let webhook = webhook(settings)?;
                 Worker::new(queue, move |batch, context| webhook.clone().run(batch, context))
             }
             WorkerKind::Ffmpeg(worker) => of_files(queue, worker),
@@ -165,10 +168,8 @@ impl Workers {
     /// Reports troubles of workers through this engine, from now on.
     pub(crate) fn tell(&mut self, engine: Handle) {
         self.told.by(engine);
-        let commands = std::mem::take(&mut self.commands);
-        if !commands.is_empty() {
-            self.watchers.spawn(program::watch(commands, self.told.clone()));
-        }
+        let programs = std::mem::take(&mut self.programs);
+        self.watchers.spawn(program::watch(programs, self.told.clone()));
     }
 
     /// Replaces all processes at each SIGHUP, and those of a program that has changed.
@@ -204,6 +205,24 @@ pub(crate) fn rehearsed(config: &WorkerConfig) -> Worker {
         None => worker,
     };
     with_own(worker, config)
+}
+
+/// Refuses a worker that this machine cannot have, before there is anything else.
+pub(crate) fn check(config: &WorkerConfig) -> Result<(), SetupError> {
+    // The mode of its queue decides how it sends, not where to.
+    match config.kind(Mode::Parallel)? {
+        WorkerKind::Http(settings) => webhook(settings).map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn webhook(settings: HttpSettings) -> Result<Arc<Webhook>, SetupError> {
+    Webhook::new(settings).map_err(|why| SetupError::invalid(format!("builtin = \"http\": {why}")))
+}
+
+/// The periodic program without it, in the same way as [`rehearsed`].
+pub(crate) fn rehearsed_periodic(config: &PeriodicConfig) -> Periodic {
+    Periodic::new(config.name.as_str(), config.pause.unwrap_or_default(), |_| async { Ok(()) })
 }
 
 /// The worker with what it sets instead of its queue.

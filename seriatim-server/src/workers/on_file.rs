@@ -15,7 +15,7 @@ use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
 
 /// Runs a program to its end. `hint` is added to the error if the program is missing; `hear` reads its output.
 pub(super) async fn run(
-    mut command: Command,
+    command: Command,
     (file, path): (&File, &Path),
     context: &Context,
     hint: &str,
@@ -23,7 +23,8 @@ pub(super) async fn run(
 ) -> Result<(), Trouble> {
     let name = command.as_std().get_program().to_string_lossy().into_owned();
     let stdin = file.try_clone().map_err(|error| Trouble::at(path, error))?;
-    let (group, mut child) = Group::spawn(&mut command, Stdio::from(stdin)).map_err(|error| {
+    let started = Group::spawn(command, Stdio::from(stdin)).await;
+    let (group, mut child) = started.map_err(|error| {
         let hint = if error.kind() == ErrorKind::NotFound { hint } else { "" };
         Trouble::Unstartable(format!("{name}: {error}{hint}"))
     })?;
@@ -37,11 +38,11 @@ pub(super) async fn run(
     let reading = async {
         tokio::join!(heard, each_line(stderr, |line| words.add(line)));
     };
-    let status = group.ended_and_read(&mut child, context.cancelled(), reading).await;
+    let ended = group.ended_and_read(&mut child, context.cancelled(), reading).await;
     if context.is_cancelled() {
         return Err(Trouble::Stopped);
     }
-    match status {
+    match ended.map(|ended| ended.status) {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
             let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();

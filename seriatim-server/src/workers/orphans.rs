@@ -21,16 +21,27 @@ pub(crate) fn are_ours() -> bool {
 /// Reaps them, each time that children have ended.
 pub(crate) async fn reap(ended: &mut Signal) {
     while ended.recv().await.is_some() {
-        sleep(PAUSE).await;
-        // Our own children have a task that waits for them and must see their status.
-        let reaped = group::with_leaders(|leaders| {
-            let orphans = zombies().into_iter().filter(|pid| !leaders.contains(&pid.as_raw_pid()));
-            orphans.filter(|pid| waitpid(Some(*pid), WaitOptions::NOHANG).is_ok()).count()
-        });
+        let reaped = loop {
+            sleep(PAUSE).await;
+            if let Some(reaped) = reap_all() {
+                break reaped;
+            }
+        };
         if reaped > 0 {
             tracing::debug!(reaped, "reaped processes left behind by worker programs");
         }
     }
+}
+
+/// Their number; none if a child of ours may be among them. Those have a task that waits for them and must see their
+/// status.
+fn reap_all() -> Option<usize> {
+    // First: what is seen here and was started by us is among the leaders then, or still being started.
+    let zombies = zombies();
+    group::with_leaders(|leaders| {
+        let orphans = zombies.into_iter().filter(|pid| !leaders.contains(&pid.as_raw_pid()));
+        orphans.filter(|pid| waitpid(Some(*pid), WaitOptions::NOHANG).is_ok()).count()
+    })
 }
 
 /// Ended children of this process that have not been reaped.

@@ -27,8 +27,8 @@ async fn run(
     printed: Printed,
     tick: Tick,
 ) -> Result<(), Failure> {
-    let start = || Group::spawn(&mut launch.command()?, Stdio::null());
-    let (group, mut child) = start().map_err(|error| format!("{}: {error}", launch.name()))?;
+    let start = async { Group::spawn(launch.command()?, Stdio::null()).await };
+    let (group, mut child) = start.await.map_err(|error| format!("{}: {error}", launch.name()))?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
     let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
     let mut tail = Tail::default();
@@ -58,11 +58,13 @@ async fn run(
             () = tick.stopping() => {}
         }
     };
-    let status = group.ended_and_read(&mut child, asked, reading).await?;
-    // It was asked to end: that is not its failure.
-    if status.success() || tick.is_stopping() {
+    let ended = group.ended_and_read(&mut child, asked, reading).await?;
+    // Asked to end by a stop: that is not its failure. By its time limit: it has not done all, also if it ends with 0.
+    if tick.is_stopping() || (ended.status.success() && !ended.is_asked) {
         return Ok(());
     }
-    let why = tail.text().unwrap_or_else(|| status.to_string());
-    Err(why.into())
+    let why = tail.text().unwrap_or_else(|| ended.status.to_string());
+    let late = limit.filter(|_| ended.is_asked).map(seriatim::duration::format);
+    let late = late.map(|limit| format!("timed out (limit {limit}): ")).unwrap_or_default();
+    Err(format!("{late}{why}").into())
 }

@@ -114,6 +114,13 @@ struct Calls {
     has_ended: bool,
 }
 
+impl Calls {
+    /// A call that the process may have heard of.
+    fn known(&mut self, batch: &str) -> Option<&mut Open> {
+        self.open.get_mut(batch).filter(|open| open.is_sent)
+    }
+}
+
 /// A worker process.
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -128,8 +135,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a process, and a task that goes with it to its end.
-    pub(crate) fn start(queue: &Arc<str>, launch: &Launch) -> std::io::Result<Arc<Self>> {
-        let (group, child) = Group::spawn(&mut launch.command()?, Stdio::piped())?;
+    pub(crate) async fn start(queue: &Arc<str>, launch: &Launch) -> std::io::Result<Arc<Self>> {
+        let (group, child) = Group::spawn(launch.command()?, Stdio::piped()).await?;
         let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
         let pid = child.id().unwrap_or_default();
         let process = Arc::new(Self {
@@ -432,13 +439,13 @@ impl Process {
         }
     }
 
-    /// Does something with a call; ignores calls that the process does not have.
+    /// Does something with a call; ignores calls that the process has not got or no longer has.
     fn with_open(
         &self,
         batch: &str,
         tell: impl FnOnce(&mut Open) -> Result<(), String>,
     ) -> Result<(), String> {
-        match lock(&self.calls).open.get_mut(batch) {
+        match lock(&self.calls).known(batch) {
             Some(open) => tell(open),
             None => {
                 self.warn(&format!("a message about call {batch:?}, which it does not have: already answered, or a wrong name"));
@@ -453,7 +460,7 @@ impl Process {
         let why: Arc<str> = why.into();
         let mut calls = lock(&self.calls);
         if let Some(batch) = batch {
-            match calls.open.get_mut(&batch) {
+            match calls.known(&batch) {
                 None => self.warn(&format!("it names call {batch:?}, which it does not have")),
                 Some(open) if is_final => open.said = Some(Err(why)),
                 Some(open) => open.found(why),

@@ -1,7 +1,7 @@
 //! Whether a program can be started: looked up as a start would, with the reason in words if it cannot.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustix::fs::{Access, access};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::told::Told;
 use crate::config::Launch;
@@ -19,48 +22,59 @@ const FIRST_LINE_BYTES_MAX: u64 = 256;
 /// Where programs are looked for when `PATH` is not set, as the C library does.
 const PATH_UNSET: &str = "/bin:/usr/bin";
 
-/// How often it is looked whether the program of a command worker can be started, between calls too.
+/// How often it is looked whether the programs of a worker can be started, between calls too.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The program of a worker that starts it for each call.
-pub(crate) struct Program {
+/// The programs of a worker that starts them for each call.
+pub(crate) struct Programs {
     pub(crate) queue: Arc<str>,
     pub(crate) task: Option<Arc<str>>,
-    pub(crate) launch: Launch,
+    pub(crate) launches: Vec<Launch>,
 }
+
+/// A program by its name, and where it is looked for.
+type Named = (String, Option<OsString>);
 
 /// Reports when programs cannot be started, and when they can again. A start that fails for an invisible reason is
 /// reported by its call.
-pub(super) async fn watch(programs: Vec<Program>, told: Told) {
-    // Many workers may start the same program, and each look costs a dozen calls of the system.
-    let mut groups = HashMap::<_, Vec<Program>>::new();
-    for program in programs {
-        let launch = &program.launch;
-        let file = (launch.name().to_owned(), launch.environment.path());
-        groups.entry(file).or_default().push(program);
+pub(super) async fn watch(workers: Vec<Programs>, told: Told) {
+    // Many workers may start the same programs, and each look costs a dozen calls of the system.
+    let mut groups = HashMap::<Vec<Named>, Vec<Programs>>::new();
+    for worker in workers {
+        let named = |launch: &Launch| (launch.name().to_owned(), launch.environment.path());
+        groups.entry(worker.launches.iter().map(named).collect()).or_default().push(worker);
     }
-    let mut groups: Vec<_> =
-        groups.into_iter().map(|(file, programs)| (file, programs, None)).collect();
-    let mut looks = tokio::time::interval(LOOK_EVERY);
+    // Each by itself: a file on a drive that hangs holds up no look at the others.
+    let looking = groups.into_iter().map(|(programs, workers)| look(programs, workers, &told));
+    join_all(looking).await;
+}
+
+async fn look(programs: Vec<Named>, workers: Vec<Programs>, told: &Told) {
+    let (programs, mut known) = (Arc::<[Named]>::from(programs), None);
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;
-        for ((name, path), programs, known) in &mut groups {
-            let why = why_not(name, path.as_deref());
-            if why != *known {
-                programs.iter().for_each(|program| program.tell(why.as_deref(), &told));
-            }
-            *known = why;
+        let programs = programs.clone();
+        let look = move || {
+            programs.iter().find_map(|(name, path)| {
+                Some(format!("{name}: {}", why_not(name, path.as_deref())?))
+            })
+        };
+        // It fails if the process is about to end.
+        let Ok(why) = spawn_blocking(look).await else { return };
+        if why != known {
+            workers.iter().for_each(|worker| worker.tell(why.as_deref(), told));
         }
+        known = why;
     }
 }
 
-impl Program {
+impl Programs {
     fn tell(&self, why_not: Option<&str>, told: &Told) {
         let (queue, task) = (&*self.queue, self.task.as_deref());
         match why_not {
-            Some(why) => {
-                told.cannot_start(queue, task, &format!("{}: {why}", self.launch.name()));
-            }
+            Some(why) => told.cannot_start(queue, task, why),
             None => told.started(queue, task),
         }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use seriatim::Context;
 
-use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, sha256};
+use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, hidden, sha256};
 use super::roots::{Folder, Input};
 use super::rsync::Remote;
 use crate::config::{Replicate, Roots};
@@ -50,14 +50,15 @@ impl FileWorker for Replicate {
             Trouble::Bury(format!("{} does not name a file", order.source.display()))
         })?;
         let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        let mut failures = Failures::default();
         for target in &order.targets {
             match Remote::of(&self.servers, target) {
-                Some(remote) => elsewhere.push(remote?),
+                Some(Ok(remote)) => elsewhere.push(remote),
+                Some(Err(wrong)) => failures.add(Err(wrong))?,
                 None => here.push(target.clone()),
             }
         }
         let mut meter = Meter::new(&source, order.targets.len(), job.progress())?;
-        let mut failures = Vec::new();
         if !here.is_empty() {
             let (source, roots) = (source.again()?, self.roots.clone());
             let (name, stop) = (name.clone(), StopSign::default());
@@ -67,14 +68,44 @@ impl FileWorker for Replicate {
         for remote in elsewhere {
             let from = meter.done_bytes;
             let told = |percent| meter.is_at(from, percent);
-            match remote.send((&source.file, &source.path), &name, context, told).await {
-                Ok(()) => {}
-                Err(Trouble::Retry(error)) => failures.push(error),
-                Err(other) => return Err(other),
-            }
+            let sent = remote.send((&source.file, &source.path), &name, context, told).await;
+            failures.add(sent)?;
             meter.is_at(from, 100.0);
         }
-        if failures.is_empty() { Ok(()) } else { Err(Trouble::Retry(failures.join("; "))) }
+        failures.in_the_end()
+    }
+}
+
+/// What went wrong with targets.
+#[derive(Default)]
+struct Failures {
+    errors: Vec<String>,
+    /// One of them may work later.
+    may_work: bool,
+}
+
+impl Failures {
+    /// Keeps what is about one target. An error is about all of them.
+    fn add(&mut self, ended: Result<(), Trouble>) -> Result<(), Trouble> {
+        match ended {
+            Ok(()) => {}
+            Err(Trouble::Bury(error)) => self.errors.push(error),
+            Err(Trouble::Retry(error)) => {
+                self.errors.push(error);
+                self.may_work = true;
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    }
+
+    fn in_the_end(self) -> Result<(), Trouble> {
+        let errors = self.errors.join("; ");
+        match self.may_work {
+            _ if errors.is_empty() => Ok(()),
+            true => Err(Trouble::Retry(errors)),
+            false => Err(Trouble::Bury(errors)),
+        }
     }
 }
 
@@ -117,8 +148,7 @@ struct Copying {
     roots: Roots,
     meter: Meter,
     stop: StopSign,
-    /// What went wrong with targets.
-    failures: Vec<String>,
+    failures: Failures,
 }
 
 impl Copying {
@@ -126,7 +156,7 @@ impl Copying {
         self,
         targets: Vec<PathBuf>,
         context: &Context,
-    ) -> Result<(Meter, Vec<String>), Trouble> {
+    ) -> Result<(Meter, Failures), Trouble> {
         let sign = self.stop.clone();
         let _dropped = sign.on_drop();
         let mut copying = tokio::task::spawn_blocking(move || self.run(&targets));
@@ -141,15 +171,12 @@ impl Copying {
         ended.map_err(|error| Trouble::Retry(format!("the copy failed: {error}")))?
     }
 
-    fn run(mut self, targets: &[PathBuf]) -> Result<(Meter, Vec<String>), Trouble> {
+    fn run(mut self, targets: &[PathBuf]) -> Result<(Meter, Failures), Trouble> {
         let Input { file, path } = self.source.again()?;
         let checksum = sha256(&file, &path, |bytes| self.passed(bytes))?;
         for (place, target) in targets.iter().enumerate() {
-            match self.copy_into(target, &checksum) {
-                Ok(()) => {}
-                Err(Trouble::Retry(error)) => self.failures.push(error),
-                Err(other) => return Err(other),
-            }
+            let copied = self.copy_into(target, &checksum);
+            self.failures.add(copied)?;
             self.meter.done_bytes = self.meter.bytes * (1 + 2 * (place as u64 + 1));
             self.meter.tell();
         }
@@ -164,7 +191,7 @@ impl Copying {
             return Ok(());
         }
         let digits = &checksum[..PART_DIGITS];
-        let name = PathBuf::from(format!(".{}.{digits}.part", self.name.display()));
+        let name = hidden(&self.name, &format!(".{digits}.part"));
         let part = self.fill(&folder, &name)?;
         let path = folder.path.join(&name);
         let read = folder.open(&name)?;
@@ -175,11 +202,10 @@ impl Copying {
             let what = "differs from its source after the copy: copying again";
             return Err(Trouble::Retry(format!("{} {what}", copy.display())));
         }
-        // Only now: a part that may not be written could not be resumed.
-        let rights = self.source.file.metadata().map(|about| about.permissions().mode() & RIGHTS);
-        let given = rights.and_then(|mode| part.set_permissions(Permissions::from_mode(mode)));
-        given.map_err(|error| Trouble::at(&path, error))?;
-        folder.publish(&part, &name, &self.name)
+        let about = self.source.file.metadata();
+        let about = about.map_err(|error| Trouble::at(&self.source.path, error))?;
+        let rights = Permissions::from_mode(about.permissions().mode() & RIGHTS);
+        folder.publish(&part, rights, &name, &self.name)
     }
 
     fn is_equal(&self, folder: &Folder, checksum: &str) -> Result<bool, Trouble> {

@@ -1,7 +1,7 @@
 //! The folders that a worker of files may use. What a payload names is opened in there without following a
 //! link, and only regular files are.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -10,6 +10,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, renameat,
     statat, unlinkat,
 };
+use rustix::io::Errno;
 
 use super::files::Trouble;
 use crate::config::Roots;
@@ -154,7 +155,13 @@ impl Folder {
     /// A file of this name to append to; made where it is missing.
     pub(crate) fn append(&self, name: &Path) -> Result<File, Trouble> {
         let flags = PLAIN | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-        let file = openat(&self.folder, name, flags, Mode::from_raw_mode(0o666));
+        let open = || openat(&self.folder, name, flags, Mode::from_raw_mode(0o666));
+        let mut file = open();
+        if matches!(file, Err(Errno::ACCESS)) {
+            // An attempt had given it the rights of its source, and was cut off before it gave it its name.
+            self.remove(name);
+            file = open();
+        }
         let file = file.map(File::from).map_err(|error| self.trouble(name, error.into()))?;
         match is_regular(&file) {
             Ok(true) => Ok(file),
@@ -171,9 +178,18 @@ impl Folder {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
-    /// Gives a finished file its name: a partial file is never visible, even after a power cut.
-    pub(crate) fn publish(&self, part: &File, from: &Path, to: &Path) -> Result<(), Trouble> {
+    /// Gives a finished file its rights and its name: a partial file is never visible, even after a power cut.
+    pub(crate) fn publish(
+        &self,
+        part: &File,
+        rights: Permissions,
+        from: &Path,
+        to: &Path,
+    ) -> Result<(), Trouble> {
         let steps = || {
+            part.sync_all()?;
+            // Only now, as that may take long or fail: a part that may not be written cannot be resumed.
+            part.set_permissions(rights)?;
             part.sync_all()?;
             renameat(&self.folder, from, &self.folder, to)?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -83,7 +83,12 @@ impl Keeper {
     /// Starts a process and sees it live for a while. None when all is to stop.
     async fn start(&mut self, trial: Duration) -> Result<Option<Arc<Process>>, NotStarted> {
         let name = self.team.launch.name();
-        let process = Process::start(&self.team.queue, &self.team.launch)
+        let process = tokio::select! {
+            started = Process::start(&self.team.queue, &self.team.launch) => started,
+            // Its file may be on a drive that hangs.
+            () = told(&mut self.team.stop) => return Ok(None),
+        };
+        let process = process
             .map_err(|error| NotStarted { why: format!("{name}: {error}"), has_lived: false })?;
         tokio::select! {
             end = process.ended() => {

@@ -1,7 +1,11 @@
 //! Ready-made workers.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -171,7 +175,7 @@ async fn http_answers_decide() {
         ("down", "503 Service Unavailable: back soon"),
         ("gone", "the server answered 404 Not Found: no such order"),
         ("moved", "302 Found (redirects are not followed)"),
-        ("endless", "the server answered 500"),
+        ("endless", "the server answered 500 Internal Server Error: xxxxx"),
         ("garbage", "client error"),
     ] {
         let id = ready.push(body, json!(body)).await;
@@ -253,6 +257,39 @@ async fn http_without_an_answer_is_tried_again() {
         ready.fails(id, why).await;
         assert_eq!(ready.job(id).await.attempt, 2);
         serving.stop();
+    }
+}
+
+/// Sends each request the same head and the beginning of a body, and no more; counts them.
+fn that_stalls(head: &str) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (count, head) = (Arc::<AtomicUsize>::default(), head.to_owned());
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            // A request that is not read would be reset with the answer.
+            let _ = stream.read(&mut [0; 4_096]);
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = write!(stream, "HTTP/1.1 {head}\r\ncontent-length: 100\r\n\r\nthe beginning");
+            open.push(stream);
+        }
+    });
+    (url, count)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_an_answer_decides_whose_body_does_not_end() {
+    for (head, state) in [("200 OK", JobState::Succeeded), ("404 Not Found", JobState::Dead)] {
+        let (url, requests) = that_stalls(head);
+        let worker = format!("builtin = \"http\"\nurl = \"{url}\"\ntimeout = \"500ms\"");
+        let ready = Ready::new("fifo", "max_retries = 1", &worker).await;
+        let serving = ready.serve();
+        let job = ready.ends(ready.push("a", json!(1)).await).await;
+        serving.stop();
+        assert_eq!((job.state, job.attempt, requests.load(Ordering::SeqCst)), (state, 1, 1));
+        assert!(job.error.is_none_or(|error| error.ends_with("404 Not Found: the beginning")));
     }
 }
 

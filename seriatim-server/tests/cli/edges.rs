@@ -143,6 +143,11 @@ fn what_serve_would_refuse_is_no_valid_configuration_and_leaves_no_store() {
     let worker = "[[workers]]\nqueue = \"q\"\ncommand = [\"true\"]\n";
     let queue = "[queues.q]\nmode = \"parallel\"\n";
     let cron = "[[cron]]\nname = \"n\"\nschedule = \"0 3 * * *\"\nqueue = \"q\"\n";
+    let webhook =
+        "[[workers]]\nqueue = \"q\"\nbuiltin = \"http\"\nurl = \"https://example.org/\"\n";
+    let periodic = |number: u32| {
+        format!("[[periodic]]\nname = \"p{number}\"\ncommand = [\"true\"]\npause = \"1h\"\n")
+    };
     for (config, why) in [
         (format!("{queue}{worker}{worker}"), "queue \"q\" has two without a task"),
         (format!("{queue}{worker}task = \"\"\n"), "task: is empty"),
@@ -150,13 +155,38 @@ fn what_serve_would_refuse_is_no_valid_configuration_and_leaves_no_store() {
         (format!("{queue}idempotency_ttl = \"1s\"\n{cron}"), "idempotency_ttl"),
         (format!("{queue}timeout = \"0\"\n"), "queues.q.timeout: must be more than zero"),
         (format!("{queue}lease = \"0\"\n"), "queues.q.lease: must be more than zero"),
+        ((0..=100).map(periodic).collect(), "periodic: has 101: at most 100"),
+        (format!("{queue}{webhook}"), "builtin = \"http\": the system has no certificate"),
     ] {
         let site = Site::new(&config);
         for command in [&["config", "check"][..], &["serve", "--no-http"]] {
-            let said = refused(&site.run(command));
+            let mut command = site.command(command);
+            // A system without certificate authorities.
+            command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent");
+            let said = refused(&command.output().unwrap());
             assert!(said.contains(why), "{command:?}: {said}");
         }
         assert!(!site.path("seriatim.db").exists(), "{why}");
+    }
+}
+
+#[test]
+fn an_audit_log_that_cannot_be_written_is_found_before_the_store_is_opened() {
+    let site = Site::new("[http]\naudit_file = \"missing/audit.ndjson\"\n");
+    let said = text(&site.run(&["serve", "--no-http"]));
+    assert!(said.contains("http.audit_file: cannot write to missing/audit.ndjson"), "{said}");
+    assert!(!site.path("seriatim.db").exists(), "{said}");
+}
+
+#[cfg(feature = "otlp")]
+#[test]
+fn settings_of_traces_that_serve_would_refuse_are_no_valid_configuration() {
+    for command in [&["config", "check"][..], &["serve", "--no-http"]] {
+        let site = Site::new("");
+        let mut command = site.command(command);
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
+        let output = command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc").output().unwrap();
+        assert!(refused(&output).contains("\"grpc\" is not supported"), "{command:?}");
     }
 }
 

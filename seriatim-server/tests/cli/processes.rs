@@ -1,5 +1,6 @@
 //! Process workers: long-lived programs under supervision.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use seriatim::store::{Declare, JobQuery, JobState, JobView};
+use seriatim::store::{Declare, JobQuery, JobState, JobView, Push};
 use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
 use seriatim_verify::checker::check_files;
 
@@ -42,7 +43,7 @@ impl Team {
              from seriatim import *\n\
              stdout = os.dup(1)\n\
              def raw(line): os.write(stdout, (line + '\\n').encode())\n\
-             def name(lane): return f'{{lane.lane}}-{{lane.token}}'\n\
+             def name(lane): return f'{{lane.lane}}-{{lane.token}}-{{lane.jobs[0][\"job_id\"]}}'\n\
              def seen(what): pathlib.Path('seen', str(what)).touch()\n\
              seen(f'pid-{{os.getpid()}}')\n\
              {body}\n\
@@ -364,6 +365,51 @@ def handle(lane):
     assert!(log.contains("a message about call \"nobody\", which it does not have"), "{log}");
     assert!(log.len() < 200_000, "long lines are cut: {}", log.len());
     assert_eq!(team.pids().len(), 1, "one process did it all");
+}
+
+/// Answers each call a second time, when it has read the next one; dies at some jobs, once, before it does them.
+const TWICE: &str = "
+import json, os, sys
+before = ''
+for line in sys.stdin:
+    call = json.loads(line)
+    if call['type'] != 'perform': break
+    sys.stdout.write(before)
+    sys.stdout.flush()
+    lane = call['lanes'][0]
+    number = lane['jobs'][0]['payload']
+    if number % 317 == 300 and lane['crashes'] == 0: os._exit(1)
+    with open('done', 'a') as done: done.write(f'{number}\\n')
+    before = json.dumps({'type': 'done', 'batch': call['batch']}) + '\\n'
+    sys.stdout.write(before)
+    sys.stdout.flush()
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_a_second_answer_does_not_end_the_next_job_of_a_key() {
+    const JOBS: u32 = 2_000;
+    // Jobs of a queue that keeps no finished ones follow each other under one token.
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n"
+    ));
+    fs::write(site.path("worker.py"), TWICE).unwrap();
+    let store = site.store().await;
+    store.declare(Declare { now: None, queues: vec![Queue::fifo(QUEUE)] }).await.unwrap();
+    let jobs: Vec<Job> =
+        (0..JOBS).map(|number| Job::new(QUEUE, &number).unwrap().key("a")).collect();
+    for jobs in jobs.chunks(500) {
+        store.push(Push { now: None, jobs: jobs.to_vec() }).await.unwrap();
+    }
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    serving.stop();
+    let done = fs::read_to_string(site.path("done")).unwrap();
+    let done: BTreeSet<u32> = done.lines().map(|line| line.parse().unwrap()).collect();
+    let missing: Vec<u32> = (0..JOBS).filter(|number| !done.contains(number)).collect();
+    assert_eq!(missing, [0; 0], "done, by the store's word");
+    let log = fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    assert!(log.contains("which it does not have"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -74,16 +74,57 @@ async fn n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_begins_a_part_anew_that_has_its_rights_already() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    // As an attempt leaves it that was cut off before the last step.
+    let part = format!("copies/{}", part_of(b"a film"));
+    for name in ["film.mp4", &part] {
+        ready.write(name, "a film");
+        fs::set_permissions(ready.site.path(name), fs::Permissions::from_mode(0o440)).unwrap();
+    }
+    // Root may write all the same.
+    let as_user =
+        if rustix::process::geteuid().is_root() { "setpriv --bounding-set=-all" } else { "" };
+    ready.program("plain", &format!("exec {as_user} {} \"$@\"", env!("CARGO_BIN_EXE_seriatim")));
+    let serving = ready.site.serve_by(ready.site.path("plain").to_str().unwrap(), "history.ndjson");
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["copies"]})).await;
+    let job = ready.ends(id).await;
+    serving.stop();
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 1), "{job:?}");
+    assert_eq!(ready.read("copies/film.mp4"), "a film");
+    assert!(!ready.site.path(&part).exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_a_file_whose_name_is_as_long_as_names_can_be() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    let name = "ж".repeat(125) + ".mp4";
+    ready.write(&name, "a film");
+    ready.write("copies/.keep", "");
+    let serving = ready.serve();
+    let id = ready.push("film", json!({"source": name, "targets": ["copies"]})).await;
+    let job = ready.ends(id).await;
+    let longer = json!({"source": name + "x".repeat(9).as_str(), "targets": ["copies"]});
+    let longer = ready.push("longer", longer).await;
+    ready.fails(longer, "File name too long").await;
+    serving.stop();
+    assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+    assert_eq!(ready.job(longer).await.attempt, 1, "it is not tried again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
     let ready =
         Ready::new("fifo", "max_retries = 0", "builtin = \"replicate\"\nroots = [\".\"]").await;
     ready.write("film.mp4", "x");
     ready.write("there/.keep", "");
+    ready.write("after/.keep", "");
     let serving = ready.serve();
     for (order, error) in [
         (json!({"source": "film.mp4", "targets": ["missing", "there"]}), "missing: No such file"),
         (json!({"source": "film.mp4", "targets": []}), "targets: 0; from 1 to 64"),
         (json!({"source": "film.mp4", "targets": ["/"]}), "is not within the worker's `roots`"),
+        (json!({"source": "film.mp4", "targets": ["/", "after"]}), "/ is not within"),
         (json!({"source": "there", "targets": ["there"]}), "is not a regular file"),
         (json!({"source": "film.mp4"}), "cannot be decoded"),
     ] {
@@ -91,7 +132,10 @@ async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
         ready.fails(id, error).await;
     }
     serving.stop();
-    assert_eq!(ready.read("there/film.mp4"), "x");
+    assert_eq!(
+        (ready.read("there/film.mp4"), ready.read("after/film.mp4")),
+        ("x".into(), "x".into())
+    );
 }
 
 fn to_server(url: &str, queue: &str) -> impl Future<Output = Ready> {
@@ -141,16 +185,18 @@ async fn n13_replicate_names_the_server_that_failed_and_copies_to_the_others() {
     let ready = to_server(&server.url(), "max_retries = 0").await;
     ready.write("film.mp4", "a film");
     ready.write("here/.keep", "");
+    ready.write("beside/.keep", "");
     let serving = ready.serve();
     for (targets, error) in [
         (json!(["archive:missing/folder", "here"]), "media/missing/folder: rsync ended"),
-        (json!(["archive:../other"]), "write archive:FOLDER, without dots"),
+        (json!(["archive:../other", "beside"]), "write archive:FOLDER, without dots"),
         (json!(["unknown:x"]), "unknown:x: No such file"),
     ] {
         let id = ready.push(error, json!({"source": "film.mp4", "targets": targets})).await;
         ready.fails(id, error).await;
     }
     assert_eq!(ready.read("here/film.mp4"), "a film");
+    assert_eq!(ready.read("beside/film.mp4"), "a film");
     server.kill().unwrap();
     let id = ready.push("away", json!({"source": "film.mp4", "targets": ["archive:"]})).await;
     ready.fails(id, "onnection refused").await;

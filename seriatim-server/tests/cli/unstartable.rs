@@ -177,3 +177,48 @@ async fn serve_names_programs_that_cannot_be_started_and_refuses_them_when_stric
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     assert!(log.contains(warned) || log.contains(&warned[5..]), "{log}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn all_programs_that_a_configuration_names_are_looked_for_not_only_those_of_commands() {
+    let worker = |queue: &str, more: &str| {
+        format!(
+            "[queues.{queue}]\nmode = \"fifo\"\n\
+             [[workers]]\nqueue = \"{queue}\"\nroots = [\".\"]\n{more}\n"
+        )
+    };
+    let site = Site::new(
+        &[
+            worker("films", "builtin = \"ffmpeg\"\nffmpeg = \"true\"\nffprobe = \"./no-ffprobe\""),
+            worker(
+                "copies",
+                "builtin = \"replicate\"\nrsync = [\"./no-rsync\"]\nservers = { b = \"b:/\" }",
+            ),
+            worker("here", "builtin = \"replicate\"\nrsync = [\"./not-wanted\"]"),
+            "[[periodic]]\nname = \"cleaner\"\npause = \"1h\"\ncommand = [\"./no-cleaner\"]\n"
+                .to_owned(),
+        ]
+        .concat(),
+    );
+    let lines = [
+        "the worker of films cannot start: ./no-ffprobe: there is no such file",
+        "the worker of copies cannot start: ./no-rsync: there is no such file",
+        "the periodic \"cleaner\" cannot start: ./no-cleaner: there is no such file",
+    ];
+    let strict = site.run(&["serve", "--no-http", "--strict"]);
+    assert_eq!(strict.status.code(), Some(1));
+    for said in [text(&strict), text(&site.run(&["config", "check"]))] {
+        assert!(lines.iter().all(|line| said.contains(line)), "{said}");
+        assert!(!said.contains("not-wanted"), "{said}");
+    }
+    // Without a job too.
+    let store = site.store().await;
+    let _serving = site.serve("history.ndjson");
+    let told = troubles(&store, |told| told.len() > 1).await;
+    let told: Vec<&str> = told.iter().map(|one| one.text.as_str()).collect();
+    assert!(
+        ["./no-ffprobe: ", "./no-rsync: "]
+            .iter()
+            .all(|name| told.iter().any(|text| text.starts_with(name))),
+        "{told:?}"
+    );
+}

@@ -111,6 +111,23 @@ async fn n6_a_timeout_ends_the_whole_process_group_politely_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_command_that_ends_with_0_because_it_was_asked_to_end_has_not_done_its_job() {
+    // As programs do that handle SIGTERM in the usual way.
+    let asked = "trap 'exit 0' TERM; cat > /dev/null; tail -f /dev/null & wait $!";
+    let done = asked.replace("exit 0", r#"echo "{\"type\":\"done\"}"; exit 0"#);
+    for (script, state) in [(asked, JobState::Dead), (&done, JobState::Succeeded)] {
+        let (site, store, id) = with_one_job("timeout = \"1s\"", script).await;
+        let serving = site.serve("history.ndjson");
+        wait_until(&store, |stats| stats.jobs == 0).await;
+        serving.stop();
+        let job = store.job(id).await.unwrap().unwrap();
+        assert_eq!(job.state, state, "{script}: {job:?}");
+        let error = job.error.unwrap_or_default();
+        assert_eq!(error.starts_with("timed out"), state == JobState::Dead, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n6_a_cancelled_command_that_ignores_it_is_killed() {
     let script = "trap '' TERM; echo $$ > pid.part; mv pid.part pid; while :; do :; done";
     let (site, store, id) = with_one_job("", script).await;
@@ -284,11 +301,16 @@ async fn n5_periodic_programs_run_pause_and_run_again_and_their_node_shows_them(
         "[node]\nheartbeat = \"200ms\"\nlease = \"1s\"\n\
          [[periodic]]\nname = \"count\"\npause = \"1s\"\nonce_in_fleet = true\n\
          command = [\"sh\", \"-c\", \"echo run >> runs; echo no rows >&2; exit 1\"]\n\
-         [[periodic]]\nname = \"long\"\npause = \"1h\"\ncommand = [\"sh\", \"-c\", \"exec sleep 600\"]\n",
+         [[periodic]]\nname = \"long\"\npause = \"1h\"\ncommand = [\"sh\", \"-c\", \"exec sleep 600\"]\n\
+         [[periodic]]\nname = \"late\"\npause = \"1h\"\ntimeout = \"1s\"\n\
+         command = [\"sh\", \"-c\", \"trap 'exit 0' TERM; sleep 600 & wait $!\"]\n",
     );
     let node = || api.get("/api/v1/nodes").done()["nodes"][0].clone();
-    let failures = || node()["periodic"][0]["failures"].as_u64().unwrap_or(0);
-    eventually("two runs", async || failures() > 1).await;
+    let failures = |place: usize| node()["periodic"][place]["failures"].as_u64().unwrap_or(0);
+    eventually("two runs", async || failures(0) > 1).await;
+    eventually("a run takes too long", async || failures(2) == 1).await;
+    let late = node()["periodic"][2]["error"].clone();
+    assert!(late.as_str().is_some_and(|why| why.starts_with("timed out (limit 1s)")), "{late}");
     let [count, long] = [0, 1].map(|place| node()["periodic"][place].clone());
     assert_eq!((&count["name"], &count["error"]), (&"count".into(), &"no rows".into()));
     assert_eq!(

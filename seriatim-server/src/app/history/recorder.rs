@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seriatim::Timestamp;
+use seriatim::limits::NOTES_MAX;
 use seriatim::store::{NoteQuery, Store};
 
 use super::point::{Interval, Point, StorePoint};
@@ -135,7 +136,8 @@ pub(super) async fn clean(store: &dyn Store, now: i64) -> seriatim::Result<()> {
         while let Some(note) = store.read_notes(query.clone()).await?.pop() {
             let queue = note.name[all.len()..].split('/').next().unwrap_or_default();
             let rows = format!("{all}{queue}/")..format!("{all}{queue}/{oldest}");
-            store.delete_notes(NoteQuery::new(rows)).await?;
+            // A step deletes some; a queue of many tasks has more.
+            while store.delete_notes(NoteQuery::new(rows.clone())).await? == NOTES_MAX as u64 {}
             query.from = format!("{all}{queue}/\x7f");
         }
     }

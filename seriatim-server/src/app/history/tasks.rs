@@ -154,9 +154,10 @@ impl Tasks {
 
 #[cfg(test)]
 mod tests {
-    use seriatim::store::{Memory, Notebook};
-
     use std::time::Duration;
+
+    use seriatim::limits::NOTES_MAX;
+    use seriatim::store::{Memory, Notebook};
 
     use super::super::recorder::clean;
     use super::super::series::DAY;
@@ -245,6 +246,15 @@ mod tests {
         clean(&store, now + 2 * DAY).await.unwrap();
         assert_eq!(count().await, TASKS_MAX + 2);
         clean(&store, now + 40 * DAY).await.unwrap();
+        assert_eq!(count().await, 0);
+        // More than one step deletes.
+        let of_hour = prefix(TASKS, Series::Minutes, "a", &Series::Minutes.number(now));
+        let many: Vec<Note> =
+            (0..2_500).map(|i| Note::new(format!("{of_hour}{i:04}"), "")).collect();
+        for notes in many.chunks(NOTES_MAX) {
+            store.write_notes(notes.to_vec()).await.unwrap();
+        }
+        clean(&store, now + 2 * DAY).await.unwrap();
         assert_eq!(count().await, 0);
     }
 }

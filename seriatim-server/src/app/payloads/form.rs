@@ -203,15 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn l14_equal_payloads_stay_equal_whatever_key_encrypts_them() {
-        let (before, after) = (forms(false, &[ONE]), forms(true, &[TWO, ONE]));
-        let one = stored(&before, r#"{"a": 1, "b": 2}"#);
-        let same = stored(&after, r#"{"b":2,"a":1}"#);
-        let other = stored(&after, r#"{"b":2,"a":2}"#);
-        assert_ne!(one.payload, stored(&before, r#"{"a": 1, "b": 2}"#).payload);
-        assert_eq!(one.payload_digest(), same.payload_digest());
-        assert_ne!(one.payload_digest(), other.payload_digest());
-        assert_ne!(one.payload_digest(), job(r#"{"a": 1, "b": 2}"#).payload_digest());
+    fn l14_while_keys_change_equal_payloads_differ_once() {
+        // The procedure of docs/config.md: the new key as the second, then as the first, then alone.
+        let steps = [&[ONE][..], &[ONE, TWO], &[TWO, ONE], &[TWO]];
+        let digests = |text: &str| {
+            steps.map(|keys| stored(&forms(keys.len() > 1, keys), text).payload_digest())
+        };
+        let (one, same) = (digests(r#"{"a": 1, "b": 2}"#), digests(r#"{"b":2,"a":1}"#));
+        assert_eq!(one, same);
+        assert!(one[0] == one[1] && one[1] != one[2] && one[2] == one[3], "{one:?}");
+        assert_ne!(one[0], digests(r#"{"b":2,"a":2}"#)[0]);
+        assert_ne!(one[0], job(r#"{"a": 1, "b": 2}"#).payload_digest());
+        let twice = ["", ""].map(|_| stored(&forms(false, &[ONE]), "1").payload);
+        assert_ne!(twice[0], twice[1]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The keys of encrypted payloads: the first one encrypts, all decrypt.
+//! The keys of encrypted payloads: the first one encrypts and makes the digests, all decrypt.
 
 use chacha20poly1305::aead::{Aead, Generate, KeyInit, Payload as Sealed};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
@@ -72,10 +72,10 @@ impl Keys {
         key.cipher.decrypt(&nonce, text).map_err(|_| DAMAGED.to_owned())
     }
 
-    /// The digest by which equal payloads merge; it reveals nothing about them. Of the last key, which stays the
-    /// same while new ones are put before it.
+    /// The digest by which equal payloads merge; it reveals nothing about them. Of the key that encrypts: so it changes
+    /// once while a key replaces another, not when one is added behind it or an old one is removed.
     pub(super) fn digest(&self, digest: Digest) -> Digest {
-        let Some(key) = self.0.last() else { return digest };
+        let Some(key) = self.0.first() else { return digest };
         let mut half = Digest::default();
         half.copy_from_slice(&blake3::keyed_hash(&key.digests, &digest).as_bytes()[..16]);
         half

@@ -22,7 +22,7 @@ pub(crate) fn start_log(
     asked: Option<LogFilter>,
 ) -> Result<(), SetupError> {
     let variable = log_of_variable()?;
-    let LogFilter(filter) = asked.or(variable).or(config.level.clone()).unwrap_or_default();
+    let filter = asked.or(variable).or(config.level.clone()).unwrap_or_default().targets();
     let format = format.unwrap_or(config.format);
     let file = config.file.as_deref().map(|path| open(config, path)).transpose()?;
     let colour = file.is_none() && io::stderr().is_terminal() && terminal::may_colour();

@@ -4,7 +4,7 @@
 //! similar name.
 
 use std::fs::{File, OpenOptions, rename};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -45,23 +45,20 @@ impl LogFile {
         Ok(())
     }
 
-    /// The last of the kept files is overwritten.
+    /// The last of the kept files is overwritten, unless there is room before it: a move whose new file could then not be
+    /// opened left some, and must not push out the older ones when it is tried again at the next line.
     fn move_up(&self) -> io::Result<()> {
-        let name = |number: u32| match number {
-            0 => self.path.clone(),
-            number => {
-                let mut name = self.path.clone().into_os_string();
-                name.push(format!(".{number}"));
-                name.into()
-            }
-        };
-        for number in (0..self.keep).rev() {
-            match rename(name(number), name(number + 1)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        let is_free = |number: &u32| self.name(*number).symlink_metadata().is_err();
+        let room = (0..self.keep).find(is_free).unwrap_or(self.keep);
+        (0..room).rev().try_for_each(|number| rename(self.name(number), self.name(number + 1)))
+    }
+
+    fn name(&self, number: u32) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        if number > 0 {
+            name.push(format!(".{number}"));
         }
-        Ok(())
+        name.into()
     }
 }
 
@@ -105,5 +102,23 @@ mod tests {
         log.write(b"six\n").unwrap();
         log.write(b"seven\n").unwrap();
         assert_eq!(read("seriatim.log.1").unwrap(), "five\nsix\n");
+    }
+
+    #[test]
+    fn e6_a_log_that_cannot_be_opened_anew_loses_none_of_its_older_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seriatim.log");
+        let log = LogFile::open(&path, 10, 3).unwrap();
+        for line in ["line one\n", "line two\n", "line three\n"] {
+            log.write(line.as_bytes()).unwrap();
+        }
+        // As where too many files are open: at each line it moves up, and no more.
+        for _ in 0..9 {
+            log.move_up().unwrap();
+        }
+        log.write(b"line four\n").unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let names = ["seriatim.log", "seriatim.log.1", "seriatim.log.2", "seriatim.log.3"];
+        assert_eq!(names.map(read), ["line four\n", "line three\n", "line two\n", "line one\n"]);
     }
 }

@@ -34,8 +34,8 @@ use crate::base::text::{count, without_password};
 use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, Result, start_log};
 use crate::config::{
-    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
-    WorkerConfig, log_of_variable,
+    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, Launch, LogFilter,
+    LogFormat, PeriodicConfig, WorkerConfig, log_of_variable,
 };
 use crate::faktory;
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
@@ -88,11 +88,13 @@ pub(super) struct Checked {
 /// nothing.
 pub(super) async fn check(config: &Config) -> Result<Checked> {
     rehearse(config, None)?;
+    config.workers.iter().try_for_each(workers::check)?;
     let wrong = unstartable(config, |_| true);
     if config.node.strict && !wrong.is_empty() {
         return Err(Failure::usage(wrong.join("; ")));
     }
     log_of_variable()?;
+    let untraced = Traces::check()?;
     payloads::forms(&config.payloads)?;
     bridges::check_variables(config)?;
     let entrance = Entrance::read(&config.http, None, false).await?;
@@ -100,19 +102,25 @@ pub(super) async fn check(config: &Config) -> Result<Checked> {
     Ok(Checked {
         address: entrance.address,
         tokens: entrance.guard.tokens.into_iter().map(|token| token.name).collect(),
-        warnings: [wrong, unknown_queues(config), config.cron_slips().collect()].concat(),
+        warnings: [wrong, untraced, unknown_queues(config), config.cron_slips().collect()].concat(),
     })
 }
 
-/// The programs of those workers that cannot be started, each with the reason.
+/// The programs of those workers, and the periodic ones, that cannot be started, each with the reason.
 fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<String> {
-    let reason = |worker: &WorkerConfig| {
-        let launch = worker.launch()?;
+    let reason = |about: &str, launch: &Launch| {
         let why = launch.why_not()?;
-        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
         Some(format!("the {about} cannot start: {}: {why}", launch.name()))
     };
-    config.workers.iter().filter(|worker| wants(worker)).filter_map(reason).collect()
+    let of_worker = |worker: &WorkerConfig| {
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        let programs = worker.kind(Mode::Parallel).map(|kind| kind.programs()).unwrap_or_default();
+        programs.iter().find_map(|launch| reason(&about, launch))
+    };
+    let of_periodic =
+        |entry: &PeriodicConfig| reason(&format!("periodic {:?}", entry.name), &entry.launch());
+    let workers = config.workers.iter().filter(|worker| wants(worker)).filter_map(of_worker);
+    workers.chain(config.periodic.iter().filter_map(of_periodic)).collect()
 }
 
 impl Serve {
@@ -128,10 +136,12 @@ impl Serve {
         let (queues, forms) = (config.declared()?, payloads::forms(&config.payloads)?);
         // Mistakes are reported before anything is created, awaited or listened to.
         rehearse(&config, self.concurrency)?;
+        config.workers.iter().filter(|it| self.wants(&it.queue)).try_for_each(workers::check)?;
         self.check_programs(&config)?;
         bridges::check_variables(&config)?;
         let (listening, faktory) = self.listening(&config).await?;
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
+        let (recorder, audit) = (self.recorder(&queues)?, audit(&config.http)?);
         let Some(store) = awaited::open(&url, &forms, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped before the store answered");
             return Ok(());
@@ -140,7 +150,6 @@ impl Serve {
             waiting.end().await;
         }
         let (store, meter) = Metered::wrap(store, journal.clone());
-        let recorder = self.recorder(&queues)?;
         let notes = Notes::keep(&store, &journal);
         let turn_log = turn_log(notes.failures.clone());
         let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
@@ -160,7 +169,7 @@ impl Serve {
             turn_log,
             journal,
             traces: traces.clone(),
-            audit: audit(&config.http)?,
+            audit,
             queues,
             implied_max: config.http.implied_queues.map(|most| most.0),
             ..Setup::default()
@@ -241,12 +250,12 @@ impl Serve {
         if (self.strict || config.node.strict) && !wrong.is_empty() {
             let wrong = wrong.join("; ");
             return Err(Failure::failed(format!(
-                "{wrong}; install the program, or correct its [[workers]] entry"
+                "{wrong}; install the program, or correct its entry in the configuration"
             )));
         }
         for wrong in wrong {
             tracing::warn!(
-                "{wrong}; its jobs wait until it can: install the program, or correct its [[workers]] entry"
+                "{wrong}; its work waits until it can: install the program, or correct its entry in the configuration"
             );
         }
         Ok(())
@@ -339,6 +348,8 @@ fn shows_password(url: &str) -> bool {
 /// Refuses what the engine would, before there is a store.
 fn rehearse(config: &Config, concurrency: Option<usize>) -> Result<()> {
     let engine = plan(config, concurrency, Arc::new(Memory::new()))?;
+    let periodic = config.periodic.iter().map(workers::rehearsed_periodic);
+    let engine = periodic.fold(engine, EngineBuilder::periodic);
     let workers = config.workers.iter().map(workers::rehearsed);
     workers.fold(engine, EngineBuilder::with).build()?;
     Ok(())

@@ -51,18 +51,27 @@ struct Exporting {
     lost: outbox::Lost,
 }
 
+fn settings() -> Result<Option<Settings>, SetupError> {
+    let variable = |name: &str| std::env::var(name).ok();
+    Settings::read(&variable).map_err(SetupError::invalid)
+}
+
 impl Traces {
     /// The configuration of the standard variables; none without a collector.
     pub(crate) fn start() -> Result<Self, SetupError> {
-        let variable = |name: &str| std::env::var(name).ok();
-        let Some(settings) = Settings::read(&variable).map_err(SetupError::invalid)? else {
-            return Ok(Self::default());
-        };
+        let Some(settings) = settings()? else { return Ok(Self::default()) };
         settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let resource = resource(settings.service_name.clone());
         let (outbox, post) = outbox::open(&settings, &resource).map_err(SetupError::failed)?;
         tracing::info!("traces go to {}", settings::shown(&settings.endpoint));
         Ok(Self(Some(Arc::new(Exporting::new(settings, resource, outbox, post)))))
+    }
+
+    /// Refuses variables with which there would be no start; returns the warnings about others.
+    pub(crate) fn check() -> Result<Vec<String>, SetupError> {
+        let Some(settings) = settings()? else { return Ok(Vec::new()) };
+        outbox::check(&settings).map_err(SetupError::invalid)?;
+        Ok(settings.warnings)
     }
 
     /// Makes a span of each handler call of an engine.

@@ -41,8 +41,7 @@ pub(super) struct Outbox {
 /// Opens an outbox, and starts what empties it.
 pub(super) fn open(settings: &Settings, resource: &Resource) -> Result<(Outbox, Post), String> {
     let trouble = Trouble::default();
-    let is_https = settings.endpoint.scheme_str() == Some("https");
-    let wire = Wire::new(is_https, trouble.clone())?;
+    let wire = wire(settings, trouble.clone())?;
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(wire)
@@ -55,6 +54,15 @@ pub(super) fn open(settings: &Settings, resource: &Resource) -> Result<(Outbox, 
     let (lost, timeout) = (outbox.lost.clone(), settings.timeout);
     let carrier = Carrier { exporter, timeout, trouble, lost, away_since: None };
     Ok((outbox, tokio::spawn(carrier.run(waiting))))
+}
+
+/// Whether one could be opened on this machine.
+pub(super) fn check(settings: &Settings) -> Result<(), String> {
+    wire(settings, Trouble::default()).map(drop)
+}
+
+fn wire(settings: &Settings, trouble: Trouble) -> Result<Wire, String> {
+    Wire::new(settings.endpoint.scheme_str() == Some("https"), trouble)
 }
 
 impl Outbox {

@@ -66,8 +66,11 @@ fn all_that_changes_something_is_written_down_where_that_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn without_a_file_actions_stand_in_the_log() {
-    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+async fn without_a_file_actions_stand_in_the_log_whatever_its_level() {
+    let site = Site::new("[queues.orders]\nmode = \"fifo\"\n");
+    // It must still say where it listens.
+    let level = "error,seriatim_server::http::server=info";
+    let api = Api::with(site, |command| drop(command.env("SERIATIM_LOG", level)));
     api.act("/api/v1/queues/orders/pause").done();
     let is_logged = async || {
         let log = api.log();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 use super::rig::{Log, Rig, Running, engine, secs};
-use crate::contract::{Heartbeat, NodeInfo, Origin};
+use crate::contract::{DeclareDead, Heartbeat, NodeInfo, Origin};
 use crate::engine::*;
 use crate::*;
 
@@ -96,6 +96,26 @@ async fn what_may_have_left_programs_behind_is_cleared_up_first_or_waited_for() 
     });
     assert_eq!(runs_after(&rig, clears).await, 0);
     assert!(cleared.load(Ordering::SeqCst));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_left_behind_is_cleared_up_once_also_if_another_machine_declared_it_dead() {
+    let origin = Origin { programs: true, ..killed() };
+    let rig = held_by(Some(origin.clone())).await;
+    let heartbeat_at = rig.nodes().await.unwrap()[0].heartbeat_at;
+    let declared = DeclareDead { now: None, node: "predecessor".into(), heartbeat_at };
+    assert!(rig.declare_dead(declared).await.unwrap());
+    let log = Log::default();
+    let cleared = log.clone();
+    let successor = engine(&rig).worker("other", |_: Batch<u32>| async {});
+    let running = Running::start(successor.before_takeover(move |seen| {
+        cleared.add(seen.mark());
+        async { Ok(()) }
+    }));
+    log.reaches(1).await;
+    super::rig::pass(secs(120)).await;
+    running.stop().await;
+    assert_eq!(log.lines(), [origin.mark()]);
 }
 
 #[tokio::test(start_paused = true)]

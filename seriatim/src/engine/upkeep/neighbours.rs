@@ -6,34 +6,54 @@ use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
 use crate::model::Result;
 
-/// Nodes of this machine that were alive at the last check.
+/// The other nodes of this machine, as of the last check.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Neighbours(Vec<Origin>);
+pub(in crate::engine) struct Neighbours {
+    living: Vec<Origin>,
+    /// Those that are gone, and whose programs were looked for.
+    cleared: Vec<Origin>,
+}
 
 impl Neighbours {
     /// Whether one of them is gone since. Does not ask the store.
     pub(in crate::engine) fn any_gone(&self, core: &Core) -> bool {
         let Some(here) = &core.hooks.origin else { return false };
-        self.0.iter().any(|origin| origin.is_gone_from(here))
+        self.living.iter().any(|origin| origin.is_gone_from(here))
     }
 
     /// Lists them again, and declares dead those that are gone. True if there was one.
     pub(in crate::engine) async fn look(&mut self, core: &Core) -> Result<bool> {
         let Some(here) = &core.hooks.origin else { return Ok(false) };
         let own = core.node();
-        let (mut any, mut living) = (false, Vec::new());
+        let (mut any, mut living, mut cleared) = (false, Vec::new(), Vec::new());
         for view in core.store.nodes().await? {
-            let Some(origin) = view.info.origin.as_ref().filter(|_| !view.dead) else { continue };
-            if view.info.id == own || origin.place != here.place {
+            let Some(origin) = &view.info.origin else { continue };
+            if view.info.id == own || origin.place != here.place || view.info.has_stopped() {
                 continue;
             }
-            match origin.is_gone_from(here) {
-                true => any |= declare_dead(core, &view, origin).await?,
-                false => living.push(origin.clone()),
+            if !origin.is_gone_from(here) {
+                living.push(origin.clone());
+            } else if view.dead {
+                if !self.cleared.contains(origin) {
+                    end_programs_of_dead(core, &view, origin).await;
+                }
+                cleared.push(origin.clone());
+            } else if declare_dead(core, &view, origin).await? {
+                any = true;
+                cleared.push(origin.clone());
             }
         }
-        self.0 = living;
+        (self.living, self.cleared) = (living, cleared);
         Ok(any)
+    }
+}
+
+/// Another machine was first, and has its claims. It could not end the programs, which work on beside those of the
+/// next holders.
+async fn end_programs_of_dead(core: &Core, view: &NodeView, origin: &Origin) {
+    if let Err(why) = clear_up(core, origin).await {
+        let (node, pid) = (&view.info.id, origin.pid);
+        tracing::warn!(%node, pid, "a node of this machine is gone, and programs that it started may still run: {why}");
     }
 }
 
