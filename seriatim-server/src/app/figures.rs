@@ -108,7 +108,13 @@ pub(crate) fn busiest(mut all: Vec<Figures>, most: usize) -> (Vec<Figures>, Opti
     all.sort_by_key(|of| Reverse((of.stats.jobs + of.stats.dead, of.stats.processed)));
     let mut others = Figures::default();
     others.stats.queue = "other".into();
-    all.drain(most..).for_each(|of| others.add(&of));
+    for mut of in all.drain(most..) {
+        if of.stats.paused {
+            // They are shown as a queue that is not paused.
+            of.stats.lag = Duration::ZERO;
+        }
+        others.add(&of);
+    }
     (all, Some(others))
 }
 

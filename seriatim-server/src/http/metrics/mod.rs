@@ -60,10 +60,9 @@ async fn metrics(app: Shared) -> Response {
     Metric::new(&mut text, "store_up", "1 if the store has answered").is(u8::from(is_up));
     if let Ok(Ok((stats, nodes, now, moved))) = answer {
         bridges::write(&mut text, &moved);
-        let (mut queues, others) = busiest(Figures::of(stats, &nodes), QUEUES_MAX);
         // Of ten thousand queues there would be 13 MB.
-        queues.extend(others);
-        write_queues(&mut text, &queues);
+        let (queues, others) = busiest(Figures::of(stats, &nodes), QUEUES_MAX);
+        write_queues(&mut text, &queues, others.as_slice());
         write_nodes(&mut text, &nodes, now);
     }
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT))];
@@ -88,18 +87,25 @@ fn write_nodes(text: &mut String, nodes: &[NodeView], now: Timestamp) {
     };
     let says = "Handler calls in progress on all nodes, as of their last heartbeat";
     Metric::new(text, "workers_active", says).is(sum(|node| node.info.busy));
-    let says = "Most concurrent handler calls of all nodes";
-    Metric::new(text, "workers_max", says).is(sum(|node| node.info.concurrency));
+    let says = "Most concurrent handler calls of all nodes with workers";
+    let slots = |node: &NodeView| match node.info.queues.is_empty() {
+        true => 0,
+        false => node.info.concurrency,
+    };
+    Metric::new(text, "workers_max", says).is(sum(slots));
 }
 
-fn write_queues(text: &mut String, queues: &[Figures]) {
-    let queues: Vec<_> = queues.iter().map(|of| (&of.stats, of.numbers())).collect();
-    let queues = queues.as_slice();
+fn write_queues(text: &mut String, queues: &[Figures], others: &[Figures]) {
+    let all = queues.iter().chain(others).map(|of| (&of.stats, of.numbers()));
+    let all: Vec<_> = all.collect();
+    let (all, busiest) = (all.as_slice(), &all[..queues.len()]);
     for figure in ALL {
-        let end = if figure.grows { "_total" } else { "" };
+        // The others are not always the same queues: a sum over them may fall, which a counter never does.
+        let (end, queues) = if figure.grows { ("_total", busiest) } else { ("", all) };
         let of = |_: &QueueStats, numbers: &Numbers| (figure.of)(numbers).to_string();
         write_queue(text, &format!("queue_{}{end}", figure.name), figure.says, queues, of);
     }
+    let queues = all;
     let lag = |_: &QueueStats, numbers: &Numbers| numbers.lag.to_string();
     let says = "How long the oldest due lane has been due";
     write_queue(text, "queue_lag_seconds", says, queues, lag);
@@ -117,5 +123,44 @@ fn write_queue(
     let mut metric = Metric::new(text, name, says);
     for (stats, numbers) in queues {
         metric.add(format_args!("queue=\"{}\"", stats.queue), number(stats, numbers));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str, jobs: u64, processed: u64, paused: bool) -> Figures {
+        let lag = Duration::from_secs(jobs);
+        let stats = QueueStats {
+            queue: name.into(),
+            jobs,
+            processed,
+            paused,
+            lag,
+            ..QueueStats::default()
+        };
+        Figures { stats, ..Figures::default() }
+    }
+
+    fn text_of(all: Vec<Figures>) -> String {
+        let (mut text, (queues, others)) = (String::new(), busiest(all, 1));
+        write_queues(&mut text, &queues, others.as_slice());
+        text
+    }
+
+    #[test]
+    fn the_other_queues_have_no_counters_and_no_lag_of_paused_ones() {
+        let text = text_of(vec![
+            queue("busy", 900, 5, false),
+            queue("late", 7, 1_000_000, false),
+            queue("paused", 600, 3, true),
+        ]);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("\"other\"")).collect();
+        assert!(lines.contains(&"seriatim_queue_lag_seconds{queue=\"other\"} 7"), "{lines:?}");
+        assert!(lines.contains(&"seriatim_queue_jobs{queue=\"other\"} 607"), "{lines:?}");
+        // Which queues they are changes: a sum that falls would look like a new start.
+        assert!(!lines.iter().any(|line| line.contains("_total{")), "{lines:?}");
+        assert!(text.contains("seriatim_queue_processed_total{queue=\"busy\"} 5"), "{text}");
     }
 }

@@ -63,6 +63,26 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_is_there() {
     assert!(samples.iter().any(|line| line.starts_with("seriatim_store_wakeups_total ")), "{text}");
 }
 
+/// Where no node answers there are no series, and a rule about their values is silent.
+#[test]
+fn an_alert_fires_if_no_node_answers() {
+    let alerts = file("alerts.yaml");
+    assert!(alerts.contains("expr: absent(seriatim_store_up)"), "{alerts}");
+}
+
+#[test]
+fn keda_counts_the_slots_that_the_manifests_give_a_node() {
+    let own = ["kubernetes.yaml", "helm-values.yaml"].map(file);
+    assert!(own.iter().all(|text| !text.contains("concurrency")), "a node has the default");
+    let reference = file("../docs/config.md");
+    let default = reference.lines().find_map(|line| line.strip_prefix("| `concurrency` | `"));
+    let default = default.and_then(|rest| rest.split('`').next()).unwrap();
+    let slots: u32 = default.parse().unwrap();
+    let keda = file("keda.yaml");
+    assert!(keda.contains(&format!("(here {slots}, the default)")), "{keda}");
+    assert!(keda.contains(&format!("threshold: \"{}\"", slots * 8 / 10)), "{keda}");
+}
+
 #[test]
 fn e7_the_alert_events_of_dataloader_have_a_metric_and_an_alert() {
     let api = Api::start("");
