@@ -42,7 +42,9 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
         Some(Finding::of_queue(severity, name, found, advice).list(List::Morgue))
     };
     let cap = seen.queue(name).map_or(u64::MAX, |view| view.queue.retain_dead_max);
-    if queue.dead >= cap / 100 * NEARLY_FULL_PERCENT && cap > 0 {
+    let is_nearly_full =
+        u128::from(queue.dead) * 100 >= u128::from(cap) * u128::from(NEARLY_FULL_PERCENT);
+    if is_nearly_full && cap > 0 {
         return tell(
             Severity::Serious,
             format!(

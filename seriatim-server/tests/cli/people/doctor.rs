@@ -102,6 +102,20 @@ async fn d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_small_morgue_is_nearly_full_from_four_fifths_of_its_limit_on() {
+    let site = Site::new("");
+    let mut small = Queue::parallel("mails").max_retries(0);
+    small.retain_dead_max = 5;
+    let hand = Hand::new(site.store().await, vec![small]).await;
+    for dead in 1..=4 {
+        hand.push(seriatim::Job::new("mails", &dead).unwrap()).await;
+        hand.fail_all("mails", "smtp is down").await;
+        let said = text(&site.run(&["doctor"]));
+        assert_eq!(said.contains("of at most 5 dead jobs"), dead == 4, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     let site = Site::new("");
     let mut cap = Queue::fifo("mails").max_retries(0);
