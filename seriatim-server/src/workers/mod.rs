@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use seriatim::{Batch, Mode, Payload, Periodic, Worker, engine::Handle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -173,9 +173,7 @@ impl Workers {
     }
 
     /// Replaces all processes at each SIGHUP, and those of a program that has changed.
-    pub(crate) fn reload(&mut self) -> Result<(), SetupError> {
-        let mut hangup = signal(SignalKind::hangup())
-            .map_err(|e| SetupError::failed(format!("cannot listen for signals: {e}")))?;
+    pub(crate) fn reload_at(&mut self, mut hangup: Signal) {
         for programs in reload::by_file_system(std::mem::take(&mut self.watched)) {
             self.watchers.spawn(reload::watch(programs));
         }
@@ -186,7 +184,6 @@ impl Workers {
                 versions.iter().for_each(|version| version.send_modify(|number| *number += 1));
             }
         });
-        Ok(())
     }
 
     /// Ends the processes and waits for that: by `shutdown`, and if that does not help, by signals.

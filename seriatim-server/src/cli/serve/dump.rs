@@ -6,13 +6,10 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
 use seriatim::Timestamp;
 use seriatim::engine::{Handle, RunningCall};
-use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::{Signal, SignalKind};
 
-use super::signals::listen;
-use crate::base::setup_error::SetupError;
 use crate::base::text::count;
 use crate::config::{Builtin, WorkerConfig};
 use crate::workers;
@@ -20,13 +17,14 @@ use crate::workers;
 /// Calls and programs in a dump.
 const LINES_MAX: usize = 10_000;
 
-/// Writes a dump at each SIGTTIN.
-pub(crate) fn dump_when_asked(
-    engine: Handle,
-    configured: &[WorkerConfig],
-) -> Result<(), SetupError> {
+/// By which a dump is asked for.
+pub(super) fn signal() -> SignalKind {
+    SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw())
+}
+
+/// Writes a dump at each signal.
+pub(super) fn dump_at(mut asked: Signal, engine: Handle, configured: &[WorkerConfig]) {
     let configured = configured.to_vec();
-    let mut asked = listen(SignalKind::from_raw(Signal::TTIN.as_raw()))?;
     tokio::spawn(async move {
         while asked.recv().await.is_some() {
             let text = dump(&engine, &configured);
@@ -39,7 +37,6 @@ pub(crate) fn dump_when_asked(
             }
         }
     });
-    Ok(())
 }
 
 fn dump(engine: &Handle, configured: &[WorkerConfig]) -> String {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use dump::dump_when_asked;
+use dump::dump_at;
 use notes::Notes;
 use seriatim::names::closest;
 use seriatim::store::Trouble;
@@ -23,7 +23,8 @@ use seriatim::{
     store::Memory,
 };
 use seriatim_verify::checker::Recorder;
-use signals::stop_requested;
+use signals::{listen, stop_requested};
+use tokio::signal::unix::SignalKind;
 use watch::Watch;
 
 use super::args::StoreArg;
@@ -132,6 +133,8 @@ impl Serve {
         let traces = Traces::start()?;
         let journal = journal(&config.journal);
         let mut stop = Box::pin(stop_requested()?);
+        // From now on: neither ends or stops a node that still waits for its store.
+        let (reload, dump) = (listen(SignalKind::hangup())?, listen(dump::signal())?);
         let url = self.store.url_with(&config);
         let (queues, forms) = (config.declared()?, payloads::forms(&config.payloads)?);
         // Mistakes are reported before anything is created, awaited or listened to.
@@ -156,9 +159,9 @@ impl Serve {
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
         let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
-        dump_when_asked(engine.handle(), &config.workers)?;
+        dump_at(dump, engine.handle(), &config.workers);
         workers.tell(engine.handle());
-        workers.reload()?;
+        workers.reload_at(reload);
         workers.reap_orphans()?;
         self.log_start(&config, &url);
         let parts = Setup {

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
+use rustix::process::Signal;
+
 use super::Server;
 use crate::site::{Serving, Site, eventually};
 
@@ -58,6 +60,19 @@ async fn a_node_that_waits_for_its_database_lives_and_is_not_ready() {
     server.break_down();
     eventually("it is ready", async || get("/ready").is_ok_and(|said| said.contains("ready\"}")))
         .await;
+    node.stop();
+}
+
+#[tokio::test]
+async fn a_reload_does_not_end_a_node_that_waits_for_its_database() {
+    let (mut server, site, node) = waiting().await;
+    node.signal(Signal::HUP);
+    node.signal(Signal::TTIN);
+    server.break_down();
+    let serves = || log(&site).contains("serving store=\"redis://");
+    eventually("it serves", async || serves()).await;
+    let replaced = || log(&site).contains("SIGHUP: replacing all worker processes");
+    eventually("it reloads", async || replaced()).await;
     node.stop();
 }
 
