@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::store::{JobView, LaneState, LaneView, NodeView, QueueView, Store, build_of};
+use seriatim::store::{
+    JobView, LaneState, LaneView, NodeView, QueueView, Store, build_of, retries_max,
+};
 
 use super::limits::{self, Usage};
 use super::nodes::{is_full, name_of, works_on};
@@ -36,12 +38,12 @@ pub(crate) enum Why {
     /// Who did it, if that is known and was requested.
     QueuePaused(Option<Pause>),
     Paused(Option<Pause>),
-    Held {
-        retries: u32,
-    },
+    Held,
     Due {
         waits: Duration,
-        retry: Option<(i32, u32)>,
+        retry: Option<i32>,
+        /// If its next job is known.
+        of: Option<u32>,
     },
     /// It waits in its queue's window.
     Collects {
@@ -85,7 +87,7 @@ impl Why {
             }
             _ if queue.paused => return Self::QueuePaused(None),
             LaneState::Paused => return Self::Paused(None),
-            LaneState::Held => return Self::Held { retries: settings.max_retries },
+            LaneState::Held => return Self::Held,
             LaneState::Waiting => {}
         }
         let waits = lane.due.map(|due| due.since(now)).unwrap_or_default();
@@ -93,9 +95,10 @@ impl Why {
             if let (Some(window), Some(latest)) = (&settings.window, lane.collects_until) {
                 return Self::Collects { waits, quiet: window.quiet, most: latest.since(now) };
             }
-            let retry =
-                (lane.retry_count >= 0).then_some((lane.retry_count + 1, settings.max_retries));
-            return Self::Due { waits, retry };
+            let retry = (lane.retry_count >= 0).then_some(lane.retry_count + 1);
+            let known = head.map(|job| &job.options).or(lane.only.as_ref().map(|job| &job.options));
+            let of = known.map(|options| retries_max(options.as_deref(), settings));
+            return Self::Due { waits, retry, of };
         }
         let works = |node: &&NodeView| works_on(node, &settings.name, now);
         let working: Vec<&NodeView> = nodes.iter().filter(works).collect();
@@ -189,10 +192,12 @@ impl fmt::Display for Why {
             Self::QueuePaused(Some(pause)) => write!(f, "the queue is paused {pause}"),
             Self::Paused(None) => f.write_str("paused"),
             Self::Paused(Some(pause)) => write!(f, "paused {pause}"),
-            Self::Held { retries: 1 } => f.write_str("held: its only retry is used up"),
-            Self::Held { retries } => write!(f, "held: its {retries} retries are used up"),
-            Self::Due { waits, retry: None } => write!(f, "due in {}", length(*waits)),
-            Self::Due { waits, retry: Some((retry, most)) } => {
+            Self::Held => f.write_str("held: its retries are used up"),
+            Self::Due { waits, retry: None, .. } => write!(f, "due in {}", length(*waits)),
+            Self::Due { waits, retry: Some(retry), of: None } => {
+                write!(f, "due in {} (retry {retry})", length(*waits))
+            }
+            Self::Due { waits, retry: Some(retry), of: Some(most) } => {
                 write!(f, "due in {} (retry {retry} of {most})", length(*waits))
             }
             Self::Collects { waits, quiet, most } => write!(

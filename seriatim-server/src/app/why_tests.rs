@@ -142,7 +142,10 @@ async fn a_lane_that_is_not_due_says_when_and_why() {
     house.says("due in 1m00s (retry 1 of 25)").await;
     let held = House::with_node(queue().max_retries(0).exhausted(Exhaustion::Hold), plain).await;
     held.fail().await;
-    held.says("held: its 0 retries are used up").await;
+    held.says("held: its retries are used up").await;
+    let own = House::with_node(queue(), |job| job.max_retries(2)).await;
+    own.fail().await;
+    own.says("due in 1m00s (retry 1 of 2)").await;
     let window = Window::new(SECOND * 5, SECOND * 20);
     let collecting = House::with_node(Queue::accumulate("q").window(window), plain).await;
     collecting

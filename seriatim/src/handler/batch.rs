@@ -106,7 +106,8 @@ impl<T> Lane<T> {
 
     /// Retries after the first try: those of its first job, or the queue's.
     pub fn max_retries(&self) -> u32 {
-        retries_max(self.turn().head(), &self.call.queue)
+        let options = self.turn().head().and_then(|job| job.options.as_deref());
+        retries_max(options, &self.call.queue)
     }
 
     /// The turn as the store handed it over.

@@ -8,6 +8,7 @@ use std::time::Duration;
 #[cfg(feature = "sqlite")]
 use crate::model::batch::Leave;
 use crate::model::id::{JobId, LaneId, Token};
+use crate::model::job::JobOptions;
 use crate::model::limits::{DELAY_MAX, cut_error};
 use crate::model::queue::{Owner, Queue};
 use crate::model::result;
@@ -463,7 +464,8 @@ impl Planner<'_> {
     }
 
     fn retries_max(&self) -> i32 {
-        i32::try_from(retries_max(self.head, self.queue)).unwrap_or(i32::MAX)
+        let options = self.head.and_then(|job| job.options.as_deref());
+        i32::try_from(retries_max(options, self.queue)).unwrap_or(i32::MAX)
     }
 
     fn attempts_are_used_up(&self) -> bool {
@@ -521,10 +523,9 @@ impl Planner<'_> {
         }
     }
 }
-/// Retries of a job after its first try: its own, or the queue's.
-pub fn retries_max(job: Option<&TurnJob>, queue: &Queue) -> u32 {
-    let own = job.and_then(|job| {
-        let options = job.options.as_ref()?;
+/// Retries of a job after its first try: by its options, or the queue's.
+pub fn retries_max(options: Option<&JobOptions>, queue: &Queue) -> u32 {
+    let own = options.and_then(|options| {
         options.max_retries.or(options.max_attempts.map(|n| n.saturating_sub(1)))
     });
     own.unwrap_or(queue.max_retries)

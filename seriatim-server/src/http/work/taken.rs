@@ -210,7 +210,8 @@ pub(super) async fn tries(app: &App, turns: &[Turn]) -> Result<Vec<Tries>> {
     let first = attempts(&*app.store, turns).await;
     let tries = |(turn, first_attempt_at): (&Turn, Option<Timestamp>)| {
         let queue = queues.named(&turn.queue).map(|view| &view.queue);
-        let max_retries = queue.map_or(0, |queue| retries_max(turn.head(), queue));
+        let options = turn.head().and_then(|job| job.options.as_deref());
+        let max_retries = queue.map_or(0, |queue| retries_max(options, queue));
         Tries { max_retries, first_attempt_at }
     };
     Ok(turns.iter().zip(first).map(tries).collect())

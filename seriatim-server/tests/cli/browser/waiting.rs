@@ -54,7 +54,7 @@ async fn the_page_of_a_key_says_each_reason_why_it_waits() {
         ("stopped", "paused"),
         ("later", "due in 59m"),
         ("failed", "retry 1 of 25"),
-        ("held", "its 0 retries are used up"),
+        ("held", "its retries are used up"),
         ("bound", "bound to node nobody, which does not work on this queue now"),
         ("grouped", "for group canary, which no node of this queue serves now"),
         ("deserted", "no node works on this queue"),
