@@ -101,7 +101,10 @@ export class Lane {
   /** Aborted when all jobs are cancelled, the time is up, or the claim is lost. */
   readonly signal: AbortSignal;
   payloads(): any[];
-  /** Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost. */
+  /**
+   * Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost. From a
+   * remote worker, `cancel` then only releases the lane.
+   */
   cancelled(job?: LaneJob): boolean;
   /** Whether the remote worker stops. Finish within its `stopTimeout`, or return `release(done)`. */
   stopping(): boolean;
@@ -142,7 +145,7 @@ export interface RemoteOptions {
   concurrency?: number;
   /** Seconds that a claim lasts from its last heartbeat (60). */
   lease?: number;
-  /** Seconds that a claim request waits for work, and so does a stop (5). */
+  /** Seconds that a claim request waits for work, at most a third of `lease`; so does a stop (5). */
   wait?: number;
   /** Seconds that handlers may run on after SIGTERM; then their lanes are released (25). */
   stopTimeout?: number;

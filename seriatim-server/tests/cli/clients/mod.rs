@@ -296,6 +296,14 @@ fn options(language: &Language) {
     assert_eq!(told.matches(refusal).count(), 3, "{told}");
 }
 
+/// Whoever waits for a job must not hear that it is cancelled because its worker did not hear from the server.
+fn doubt(language: &Language) {
+    let output = language.command(&Site::new(""), &["doubt"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).replace(' ', "");
+    let wanted = "[true,\"release\",1]\n[true,\"release\",0]\n[true,\"cancel\",0]\n";
+    assert_eq!(told, wanted, "{}", text(&output));
+}
+
 /// The tests of a language.
 macro_rules! tests {
     ($language:expr) => {
@@ -342,6 +350,11 @@ macro_rules! tests {
         #[test]
         fn options_with_which_a_worker_would_only_hang_are_refused() {
             super::options(&$language);
+        }
+
+        #[test]
+        fn a_claim_that_only_may_be_lost_goes_back_and_is_not_cancelled() {
+            super::doubt(&$language);
         }
 
         #[test]
