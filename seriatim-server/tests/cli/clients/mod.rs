@@ -146,7 +146,7 @@ async fn goes_on_at_the_next_step(api: &Api, told: &'static str) {
 
 async fn remote_worker_in_steps(language: &Language) {
     let api = Api::start(QUEUE);
-    let worker = language.works(&api, 3);
+    let worker = language.works(&api, 10);
     goes_on_at_the_next_step(&api, "steps").await;
     worker.stop();
 }
@@ -167,7 +167,8 @@ fn process_api(language: &Language) -> Api {
 
 async fn remote_worker(language: &Language) {
     let api = Api::start(QUEUE);
-    let worker = language.works(&api, 3);
+    // A third of it is no whole number of milliseconds.
+    let worker = language.works(&api, 5);
     makes_of_every_answer_what_it_means(&api).await;
     worker.stop();
 }
