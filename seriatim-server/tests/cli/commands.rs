@@ -26,6 +26,30 @@ fn l17_jobs_are_pushed_and_counted() {
 }
 
 #[test]
+fn one_idempotency_key_is_not_taken_for_several_jobs() {
+    let site = Site::new("");
+    let line = "{\"key\":\"k\",\"idempotency_key\":\"own\"}\n";
+    std::fs::write(site.path("jobs.ndjson"), line.repeat(2) + "{\"key\":\"k\"}\n").unwrap();
+    let file = ["push", "orders", "--file", "jobs.ndjson"];
+    for (arguments, said) in [
+        (&file[..], "'--file <FILE>'"),
+        (&["push", "orders", "1", "2"][..], "--idempotency-key goes with one payload"),
+    ] {
+        let refused = site.run(&[arguments, &["--idempotency-key", "once"]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        assert!(text(&refused).contains(said), "{}", text(&refused));
+    }
+    let pushed = site.run(&file);
+    assert!(
+        text(&pushed).contains("pushed 3 jobs, 1 of them known already\n"),
+        "{}",
+        text(&pushed)
+    );
+    let again = site.run(&[&file[..], &["--json"]].concat());
+    assert_eq!(String::from_utf8_lossy(&again.stdout), "{\"pushed\":3,\"duplicate\":2}\n");
+}
+
+#[test]
 fn who_pushes_and_waits_sees_the_result() {
     let config = "[queues.sums]\nmode = \"fifo\"\nretain_completed = \"1h\"\nmax_retries = 0\n\
         [[workers]]\nqueue = \"sums\"\ncommand = [\"sh\", \"work.sh\"]\n";
