@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use seriatim::Timestamp;
+use seriatim::{Client, Job, Timestamp};
 
 use super::{CONFIG, Shop};
 use crate::site::eventually;
@@ -182,6 +182,29 @@ async fn jobs_of_throttled_keys_that_the_queue_refuses_are_kept_beside_their_sou
     let node = shop.serve("again");
     eventually("all are here", async || jobs(5).await).await;
     node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_key_is_bound_to_another_place_is_kept_and_the_others_move_on() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    let bound = Job::new("orders", &1).unwrap().key("k1").consumer_group("eu");
+    Client::new(store.clone()).push(bound).await.unwrap();
+    let order = |key: &str| {
+        format!(r#"{{"class":"OrderSync","args":["{key}",1],"queue":"critical","jid":"{key}"}}"#)
+    };
+    shop.redis.send(&["LPUSH", "queue:critical", &order("k1"), &order("k2")]).unwrap();
+    eventually("one is kept", async || shop.number(&["LLEN", "rejected:critical"]) == 1).await;
+    eventually("the other is here", async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "orders" && stats.jobs == 2)
+    })
+    .await;
+    node.stop();
+    let log = std::fs::read_to_string(shop.site.path("node.log")).unwrap();
+    assert!(log.contains("job: ") && log.contains("key \"k1\" is bound to another"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
