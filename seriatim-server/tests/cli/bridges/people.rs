@@ -269,6 +269,8 @@ async fn jobs_in_doubt_or_of_other_routes_wait_for_a_decision_and_hold_their_que
     assert!(!done && told.contains("nothing of \"critical\" is in doubt"), "{told}");
     assert!(!shop.run(&["bridge", "decide", "shop", "default"]).0);
     assert!(shop.run(&["bridge", "decide", "shop", "default", "--drop"]).0);
+    let (_, told) = shop.run(&["audit", "--action", "decide"]);
+    assert!(told.contains("bridge decide") && told.contains("name shop"), "{told}");
     let mails = async |count: u64| {
         let stats = store.stats(None).await.unwrap();
         stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == count)
