@@ -1,10 +1,13 @@
 //! What the commands do.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::Stdio;
 
-use crate::site::{Site, text};
+use rustix::process::Signal;
+
+use crate::site::{Serving, Site, text};
 
 #[test]
 fn l17_jobs_are_pushed_and_counted() {
@@ -108,6 +111,20 @@ fn the_demo_proves_what_it_says() {
         .collect();
     write_lines(&site.path("forged.ndjson"), &kept);
     assert_eq!(site.run(&["check", "forged.ndjson"]).status.code(), Some(1));
+}
+
+#[test]
+fn an_interrupt_ends_an_endless_demo_with_its_proof() {
+    let site = Site::new("");
+    let mut command = site.command(&["demo", "--forever", "--orders", "10"]);
+    let mut demo = Serving(command.stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(demo.0.stdout.take().unwrap()).lines();
+    let mut said = said.map_while(Result::ok);
+    said.find(|line| line.starts_with("pushed ")).unwrap();
+    demo.signal(Signal::INT);
+    let rest: Vec<String> = said.collect();
+    demo.ends();
+    assert!(rest.iter().any(|line| line.starts_with("The proof")), "{rest:?}");
 }
 
 #[test]
