@@ -722,7 +722,9 @@ async fn b15_a_job_that_fails_ends_none_of_the_others_of_its_turn() {
     assert_eq!(plant.jobs("merged", "queued").len(), 2);
     let dead = plant.jobs("merged", "dead");
     assert_eq!((dead.len(), &dead[0]["payload"]["jid"]), (1, &json!("jid-buries01")));
-    assert_eq!(plant.jobs("merged", "canceled").len(), 0);
+    let canceled = plant.jobs("merged", "canceled");
+    assert_eq!((canceled.len(), &canceled[0]["payload"]["jid"]), (1, &json!("jid-forgets1")));
+    assert_eq!(plant.jobs("merged", "succeeded").len(), 2);
 }
 
 fn memory(plant: &Plant, field: &str) -> u64 {
