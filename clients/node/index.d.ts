@@ -80,7 +80,16 @@ export interface LaneJob {
   job_id: string;
   score: number;
   payload: any;
+  consumer_group?: string;
+  build?: string;
+  group?: string;
+  partition_key?: string;
+  producer?: string;
+  consumer?: string;
   traceparent?: string;
+  batch?: string;
+  /** The batch whose callback it is, and how its jobs ended. */
+  ended_batch?: { id: string; done: number; dead: number; cancelled: number };
 }
 
 /** The jobs of one key, with the fields of docs/workers.md ("The call"), among them these. */

@@ -305,6 +305,29 @@ fn doubt(language: &Language) {
     assert_eq!(told, wanted, "{}", text(&output));
 }
 
+/// What the server takes and gives, the types of the clients must not refuse.
+#[test]
+fn the_types_have_the_fields_of_the_api() {
+    let document = Site::new("").run(&["openapi"]).stdout;
+    let document: Value = serde_json::from_slice(&document).unwrap();
+    let python = include_str!("../../../../clients/python/seriatim/client.py");
+    let node = include_str!("../../../../clients/node/index.d.ts");
+    // Other spellings.
+    let others = ["available_at", "id", "lease_ttl_sec", "perform_in"];
+    for (schema, (text, begin, end)) in [
+        ("Job", (python, "class Job(", "class Client")),
+        ("LaneJob", (node, "interface LaneJob {", "}\n\n")),
+    ] {
+        let of_type = text.split_once(begin).unwrap().1.split_once(end).unwrap().0;
+        let fields = document["components"]["schemas"][schema]["properties"].as_object().unwrap();
+        for name in fields.keys().filter(|name| !others.contains(&name.as_str())) {
+            let is_there =
+                ["", "?"].iter().any(|mark| of_type.contains(&format!(" {name}{mark}: ")));
+            assert!(is_there, "{schema} lacks {name}");
+        }
+    }
+}
+
 /// The tests of a language.
 macro_rules! tests {
     ($language:expr) => {
