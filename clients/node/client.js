@@ -81,7 +81,8 @@ export class Client {
     const request = `${method} ${this.url}${path}`;
     const headers = { "Content-Type": "application/json" };
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
-    const signal = AbortSignal.timeout(timeout * 1000);
+    // It takes whole numbers only.
+    const signal = AbortSignal.timeout(Math.ceil(timeout * 1000));
     const options = { method, headers, signal, body: body && JSON.stringify(body) };
     let answer, document;
     try {

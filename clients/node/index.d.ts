@@ -80,7 +80,16 @@ export interface LaneJob {
   job_id: string;
   score: number;
   payload: any;
+  consumer_group?: string;
+  build?: string;
+  group?: string;
+  partition_key?: string;
+  producer?: string;
+  consumer?: string;
   traceparent?: string;
+  batch?: string;
+  /** The batch whose callback it is, and how its jobs ended. */
+  ended_batch?: { id: string; done: number; dead: number; cancelled: number };
 }
 
 /** The jobs of one key, with the fields of docs/workers.md ("The call"), among them these. */
@@ -101,7 +110,10 @@ export class Lane {
   /** Aborted when all jobs are cancelled, the time is up, or the claim is lost. */
   readonly signal: AbortSignal;
   payloads(): any[];
-  /** Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost. */
+  /**
+   * Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost. From a
+   * remote worker, `cancel` then only releases the lane.
+   */
   cancelled(job?: LaneJob): boolean;
   /** Whether the remote worker stops. Finish within its `stopTimeout`, or return `release(done)`. */
   stopping(): boolean;
@@ -142,7 +154,7 @@ export interface RemoteOptions {
   concurrency?: number;
   /** Seconds that a claim lasts from its last heartbeat (60). */
   lease?: number;
-  /** Seconds that a claim request waits for work, and so does a stop (5). */
+  /** Seconds that a claim request waits for work, at most a third of `lease`; so does a stop (5). */
   wait?: number;
   /** Seconds that handlers may run on after SIGTERM; then their lanes are released (25). */
   stopTimeout?: number;

@@ -17,6 +17,8 @@ export class Lane {
   #abort = new AbortController();
   #cancelled = new Set();
   #lost = false;
+  /** Whether `cancelled` has said so although perhaps nobody cancelled anything. */
+  #doubted = false;
   #stopping;
   #ask;
   /** When the claim ends unless it is extended: then another worker may have the lane. */
@@ -38,7 +40,7 @@ export class Lane {
   }
 
   cancelled(job) {
-    if (this.#lost || performance.now() > this.#until) return true;
+    if (this.#lost || performance.now() > this.#until) return (this.#doubted = true);
     return (job ? [job] : this.jobs).every(({ job_id }) => this.#cancelled.has(job_id));
   }
 
@@ -70,6 +72,10 @@ export class Lane {
   }
 
   static isLost = (lane) => lane.#lost;
+
+  /** A claim that only may be lost goes back: if nobody cancelled the jobs, they run again. */
+  static ended = (lane, outcome) =>
+    lane.#doubted && outcome.outcome === "cancel" ? release(outcome.done ?? 0) : outcome;
 }
 
 /** The lane is cancelled, or its worker stops: ends the handler between two steps. */

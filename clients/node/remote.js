@@ -69,7 +69,8 @@ export class RemoteWorker {
     if (running.length >= this.concurrency || running.some((lane) => lane.crashes > 0)) return this.#sleep();
     const sentAt = performance.now();
     const limit = this.concurrency - running.length;
-    const wait_ms = this.wait * 1000;
+    // The time of the claim counts from `sentAt`.
+    const wait_ms = Math.floor(Math.min(this.wait, this.lease / 3) * 1000);
     const bound = { consumer_groups: this.groups, build: this.build };
     const body = { queues: this.queues, ...bound, limit, lease_ttl_sec: this.lease, wait_ms };
     let answer;
@@ -107,7 +108,7 @@ export class RemoteWorker {
     }
     this.#running.set(lane, claim);
     // What came with the last claim, during a stop, goes back.
-    const outcome = this.#stopping ? release() : await outcomeOf(this.handle, lane);
+    const outcome = this.#stopping ? release() : Lane.ended(lane, await outcomeOf(this.handle, lane));
     try {
       await this.#settleOne(lane, outcome);
     } catch (error) {

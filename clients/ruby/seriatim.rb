@@ -245,6 +245,8 @@ module Seriatim
     def initialize(document, report, ask, stopping = -> { false })
       @document, @report, @ask, @stopping = document, report, ask, stopping
       @cancelled, @lost = Set.new, false
+      # Whether `cancelled?` has said so although perhaps nobody cancelled anything.
+      @doubted = false
       # When the claim ends unless it is extended: then another worker may have the lane.
       @ends_at = Float::INFINITY
     end
@@ -263,9 +265,12 @@ module Seriatim
       jobs.map { |job| job["payload"] }
     end
 
-    # Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost.
+    # Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the claim is lost. From a
+    # remote worker, `cancel` then only releases the lane.
     def cancelled?(job = nil)
-      @lost || Seriatim.now > @ends_at || (job ? [job] : jobs).all? { |one| @cancelled.include?(one["job_id"]) }
+      return @doubted = true if @lost || Seriatim.now > @ends_at
+
+      (job ? [job] : jobs).all? { |one| @cancelled.include?(one["job_id"]) }
     end
 
     # Whether the remote worker stops. Finish within its `stop_timeout`, or answer with `Seriatim.release`.
@@ -301,6 +306,11 @@ module Seriatim
       @lost
     end
 
+    # For remote workers: a claim that only may be lost goes back. If nobody cancelled the jobs, they run again.
+    def ended(outcome)
+      @doubted && outcome[:outcome] == "cancel" ? Seriatim.release(done: outcome[:done] || 0) : outcome
+    end
+
     def to_s
       "lane #{lane} (key #{key.inspect})"
     end
@@ -308,9 +318,9 @@ module Seriatim
 
   # Claims lanes over HTTP and gives each to the block, `concurrency` at a time, each in a thread.
   #
-  # A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work, and so does a
-  # stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released. With `build`, it gets
-  # jobs that ask for this build too.
+  # A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work (at most a third
+  # of `lease`), and so does a stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are
+  # released. With `build`, it gets jobs that ask for this build too.
   class RemoteWorker
     def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil,
       build: nil, &handle)
@@ -383,7 +393,8 @@ module Seriatim
 
       wait(0)
       sent_at = Seriatim.now
-      limit, wait_ms = @concurrency - running.size, (@wait * 1000).to_i
+      # The time of the claim counts from `sent_at`.
+      limit, wait_ms = @concurrency - running.size, ([@wait, @lease / 3.0].min * 1000).to_i
       body = { queues: @queues, consumer_groups: @groups, limit: limit, lease_ttl_sec: @lease, wait_ms: wait_ms }
       body[:build] = @build if @build
       answer = post("/work/claim", body, timeout: @wait + 10, retry_for: 0)
@@ -418,7 +429,7 @@ module Seriatim
 
     def perform(lane)
       # What came with the last claim, during a stop, goes back.
-      outcome = @stopping ? Seriatim.release : Seriatim.outcome_of(@handle, lane)
+      outcome = @stopping ? Seriatim.release : lane.ended(Seriatim.outcome_of(@handle, lane))
       settle_one(lane, outcome)
     rescue Error => error
       warn("the result of #{lane} is lost, it runs again: #{error.message}")

@@ -53,7 +53,7 @@ class Pushed(_Answer, total=False):
 
 
 class Job(TypedDict, total=False):
-    """A job of `push_all`. docs/http.md ("Pushing") has all fields; the server refuses others."""
+    """A job of `push_all`, with the fields of docs/http.md ("Pushing"); the server refuses others."""
 
     payload: Any
     key: Any
@@ -62,12 +62,22 @@ class Job(TypedDict, total=False):
     delay: Any
     run_at: Any
     priority: int
+    node: str
+    consumer_group: str
     group: str
+    build: str
+    batch: str
     max_retries: int
+    max_attempts: int
+    backoff: dict[str, Any]
     timeout: Any
+    lease_ttl: Any
     expires_at: Any
     idempotency_key: str
     idempotency_scope: str
+    partition_key: str
+    producer: str
+    traceparent: str
 
 
 class Client:

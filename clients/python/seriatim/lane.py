@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any, Callable, Optional
 
+from .outcome import Outcome, release
 from .steps import run_step
 
 
@@ -39,6 +40,8 @@ class Lane:
         self._report, self._asked, self._stopping, self._pulse = report, ask, stopping, pulse
         self._cancelled: set[str] = set()
         self._lost = False
+        # Whether `cancelled` has said so although perhaps nobody cancelled anything.
+        self._doubted = False
         # When the claim ends unless it is extended: then another worker may have the lane.
         self._until = math.inf
         # When its last heartbeat was sent.
@@ -49,8 +52,9 @@ class Lane:
 
     def cancelled(self, job: Optional[dict[str, Any]] = None) -> bool:
         """Whether `job` is cancelled; without `job`: whether all are. All are when the time is up or the
-        claim is lost."""
+        claim is lost. From a remote worker, `cancel` then only releases the lane."""
         if self._lost or time.monotonic() > self._until:
+            self._doubted = True
             return True
         jobs = self.jobs if job is None else [job]
         return self._cancelled.issuperset(job["job_id"] for job in jobs)
@@ -70,6 +74,11 @@ class Lane:
 
     def _ask(self, name: str, ended: bool, result: Any) -> dict[str, Any]:
         return self._asked(self, name, ended, result)
+
+    def _ended(self, outcome: Outcome) -> Outcome:
+        """A claim that only may be lost goes back: if nobody cancelled the jobs, they run again."""
+        doubted = self._doubted and outcome["outcome"] == "cancel"
+        return release(outcome.get("done", 0)) if doubted else outcome
 
     def _boundary(self) -> str:
         """Why a generator ends at this `yield`; empty if it goes on."""

@@ -28,9 +28,9 @@ WAIT_MAX_S = 1.0
 class RemoteWorker:
     """Runs `handle` for each lane of `queues`, `concurrency` at a time, each in a thread.
 
-    A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work, and so does a
-    stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are released.
-    With `build`, it gets jobs that ask for this build too.
+    A claim lasts `lease` seconds from its last heartbeat. A claim request waits `wait` seconds for work (at most a third
+    of `lease`), and so does a stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are
+    released. With `build`, it gets jobs that ask for this build too.
     """
 
     def __init__(
@@ -132,7 +132,8 @@ class RemoteWorker:
             "consumer_groups": self.groups,
             "limit": limit,
             "lease_ttl_sec": self.lease,
-            "wait_ms": int(self.wait * 1000),
+            # The time of the claim counts from here.
+            "wait_ms": int(min(self.wait, self.lease / 3) * 1000),
         }
         if self.build is not None:
             body["build"] = self.build
@@ -178,7 +179,7 @@ class RemoteWorker:
 
     def _perform(self, lane: Lane) -> None:
         # What came with the last claim, during a stop, goes back.
-        outcome = release() if self._stopping else outcome_of(self.handle, lane)
+        outcome = release() if self._stopping else lane._ended(outcome_of(self.handle, lane))
         try:
             self._settle_one(lane, outcome)
         except SeriatimError as error:

@@ -283,10 +283,16 @@ fn fitting<'a>(jobs: impl Iterator<Item = &'a Job>) -> usize {
     fits.count().max(1)
 }
 
-/// The job of a push that the store refuses.
+/// The job of a push that the store refuses. That its queue is being deleted will pass; that its key is bound to another
+/// place may not.
 fn refused_place(error: &seriatim::Error) -> Option<usize> {
-    let field = error.field().filter(|_| error.kind() == ErrorKind::Invalid)?;
-    field.strip_prefix("jobs[")?.split_once(']')?.0.parse().ok()
+    let (place, field) = error.field()?.strip_prefix("jobs[")?.split_once(']')?;
+    let is_refused = match error.kind() {
+        ErrorKind::Invalid => true,
+        ErrorKind::Conflict => field == ".key",
+        _ => false,
+    };
+    place.parse().ok().filter(|_| is_refused)
 }
 
 fn unknown(keys: &Keys, source: &Source, field: &str) -> Fault {

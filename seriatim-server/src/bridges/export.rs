@@ -40,6 +40,43 @@ pub(crate) struct Exported {
     pub(crate) dead: u64,
 }
 
+/// How far an export is.
+#[derive(Default)]
+struct Course {
+    exported: Exported,
+    /// Whether the jobs came while others were given back.
+    comes_later: bool,
+    /// The newest job that went back to each queue there.
+    newest: BTreeMap<String, Vec<u8>>,
+}
+
+impl Course {
+    /// Jobs that go back together: the newest first, each before what is there; those that came later in their order.
+    fn sorted<T>(&self, mut all: Vec<T>) -> Vec<T> {
+        if !self.comes_later {
+            all.reverse();
+        }
+        all
+    }
+
+    /// Counts what was given, and remembers the newest of it.
+    fn gave(&mut self, queue: String, jobs: Vec<(JobId, Returned)>, given: Vec<u64>) {
+        // Those that an export before this one has given are not counted again.
+        for ((_, job), _) in jobs.into_iter().zip(given).filter(|(_, given)| *given > 0) {
+            *match job.place {
+                Place::Queue => &mut self.exported.queue,
+                Place::Schedule => &mut self.exported.schedule,
+                Place::Retry => &mut self.exported.retry,
+                Place::Dead => &mut self.exported.dead,
+            } += 1;
+            if job.place == Place::Queue && (self.comes_later || !self.newest.contains_key(&queue))
+            {
+                self.newest.insert(queue.clone(), job.element);
+            }
+        }
+    }
+}
+
 /// Adjacent pages of jobs.
 struct Block {
     /// Where the first one begins.
@@ -99,29 +136,29 @@ pub(crate) struct Export<'a> {
 impl Export<'_> {
     /// Gives back all jobs of the queue, if all can be.
     pub(crate) async fn run(&self) -> Result<Exported, Refused> {
-        let mut exported = Exported::default();
+        let mut course = Course::default();
         let mut link = Link::open(&self.url).await?;
         for _ in 0..LOOKS_MAX {
             self.refuse_running().await?;
-            let (waiting, dead) =
-                (self.look(JobState::Queued).await?, self.look(JobState::Dead).await?);
+            let waiting = self.look(JobState::Queued, &course).await?;
+            let dead = self.look(JobState::Dead, &course).await?;
             if waiting.is_empty() && dead.is_empty() {
-                return Ok(exported);
+                return Ok(course.exported);
             }
-            // The newest page first: each goes before what is there.
             for (state, blocks) in [(JobState::Queued, waiting), (JobState::Dead, dead)] {
-                for block in blocks.into_iter().rev() {
+                for block in course.sorted(blocks) {
                     let pages = self.read(state, block).await?;
-                    for jobs in pages.iter().rev() {
-                        self.give(&mut link, jobs, &mut exported).await?;
-                        self.delete(state, jobs).await?;
-                        self.unmark(&mut link, jobs).await?;
+                    for jobs in course.sorted(pages) {
+                        self.give(&mut link, &jobs, &mut course).await?;
+                        self.delete(state, &jobs).await?;
+                        self.unmark(&mut link, &jobs).await?;
                     }
                 }
             }
+            course.comes_later = true;
         }
         Err(conflict(format!(
-            "jobs still come to queue {}: stop what pushes to it, and repeat this",
+            "jobs still come to queue {}: stop what pushes to it, and repeat this when Sidekiq has taken what went back: what is left would go before it",
             self.queue
         )))
     }
@@ -148,7 +185,7 @@ impl Export<'_> {
     }
 
     /// The jobs in a state, in blocks. Refuses them all if one cannot be given back.
-    async fn look(&self, state: JobState) -> Result<Vec<Block>, Refused> {
+    async fn look(&self, state: JobState, course: &Course) -> Result<Vec<Block>, Refused> {
         let (mut blocks, mut after, mut seen) = (Vec::<Block>::new(), None, 0);
         let now = self.store.now().await?;
         let mut queues = BTreeSet::new();
@@ -156,8 +193,8 @@ impl Export<'_> {
             let (jobs, next) = self.page(state, after.clone()).await?;
             for job in &jobs {
                 let returned = Returned::of(job, &self.to, now);
-                let wrong =
-                    |why| conflict(format!("nothing was given back: job {}: {why}", job.id));
+                let left = if course.comes_later { "not all was" } else { "nothing was" };
+                let wrong = |why| conflict(format!("{left} given back: job {}: {why}", job.id));
                 queues.insert(returned.map_err(wrong)?.queue);
             }
             seen += jobs.len();
@@ -244,12 +281,12 @@ impl Export<'_> {
         &self,
         link: &mut Link,
         jobs: &[JobView],
-        exported: &mut Exported,
+        course: &mut Course,
     ) -> Result<(), Refused> {
         let keys = Keys::of(self.bridge);
         let now = self.store.now().await?;
         let mut by_queue: BTreeMap<String, Vec<(JobId, Returned)>> = BTreeMap::new();
-        for job in jobs.iter().rev() {
+        for job in course.sorted(jobs.iter().collect()) {
             let returned = Returned::of(job, &self.to, now)
                 .map_err(|why| conflict(format!("job {} stays here: {why}", job.id)))?;
             by_queue.entry(returned.queue.clone()).or_default().push((job.id, returned));
@@ -260,21 +297,14 @@ impl Export<'_> {
             for set in ["schedule", "retry", "dead"] {
                 script.key(keys.theirs(set));
             }
-            script.arg(&queue).arg(MARKED_SECONDS);
+            let newest = course.newest.get(&queue).map_or(&[][..], Vec::as_slice);
+            script.arg(&queue).arg(MARKED_SECONDS).arg(u8::from(course.comes_later)).arg(newest);
             for (id, job) in &jobs {
                 script.key(keys.marker(*id));
                 script.arg(job.place as u8).arg(job.score).arg(job.element.as_slice());
             }
-            // Those that an export before this one has given are not counted again.
             let given: Vec<u64> = link.call(&script).await?;
-            for ((_, job), _) in jobs.iter().zip(given).filter(|(_, given)| *given > 0) {
-                *match job.place {
-                    Place::Queue => &mut exported.queue,
-                    Place::Schedule => &mut exported.schedule,
-                    Place::Retry => &mut exported.retry,
-                    Place::Dead => &mut exported.dead,
-                } += 1;
-            }
+            course.gave(queue, jobs, given);
         }
         Ok(())
     }

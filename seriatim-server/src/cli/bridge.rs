@@ -145,15 +145,18 @@ impl BridgeArgs {
                     true => (Decision::Drop, "forgotten"),
                     false => (Decision::Again, "pushed by the next node that leads the queue"),
                 };
-                let decided = decide(bridge, &url(bridge)?, source, decision).await;
-                match decided.map_err(Failure::failed)? {
-                    Some(jobs) => self.counted(&format!("{}: {done}", count(jobs, "job")), jobs),
-                    None => {
+                let url = url(bridge)?;
+                // The store is only for its audit log.
+                let decided = async |_| {
+                    let decided = decide(bridge, &url, source, decision).await;
+                    decided.map_err(Failure::failed)?.ok_or_else(|| {
                         let what =
                             if decision == Decision::Drop { "in doubt" } else { "in flight" };
-                        return Err(Failure::conflict(format!("nothing of {source:?} is {what}")));
-                    }
-                }
+                        Failure::conflict(format!("nothing of {source:?} is {what}"))
+                    })
+                };
+                let jobs = self.common.store.using(decided).await?;
+                self.counted(&format!("{}: {done}", count(jobs, "job")), jobs);
                 Ok(())
             }
         }

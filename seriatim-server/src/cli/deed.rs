@@ -74,8 +74,11 @@ struct Told {
 /// The action of a command, as `lane delete`; none if it only reads.
 fn action(matches: &ArgMatches) -> Option<String> {
     let (noun, of) = matches.subcommand()?;
-    if matches!(noun, "push" | "export" | "migrate" | "bench") {
-        return Some(noun.to_owned());
+    match noun {
+        "push" | "migrate" | "bench" => return Some(noun.to_owned()),
+        // It takes all jobs of the queue.
+        "export" => return Some("queue export".to_owned()),
+        _ => {}
     }
     let verb = of.subcommand_name().filter(|verb| !READS.contains(verb))?;
     let (_, word) = NOUNS.iter().find(|(known, _)| *known == noun)?;
@@ -279,6 +282,11 @@ mod tests {
         assert_eq!(of("seriatim lanes show orders k"), None);
         assert_eq!(of("seriatim doctor"), None);
         assert_eq!(of("seriatim queues pause orders").as_deref(), Some("queue pause"));
+        assert_eq!(
+            of("seriatim export orders --to sidekiq").as_deref(),
+            Some("queue export"),
+            "the store keeps it"
+        );
         assert_eq!(of("seriatim nodes release a").as_deref(), Some("node release"));
         for noun in program.get_subcommands().filter(|noun| noun.has_subcommands()) {
             let name = noun.get_name();

@@ -6,7 +6,7 @@ mod kept;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -68,6 +68,8 @@ struct Progress {
     failures: AtomicU64,
     /// Running handlers of the node that will die.
     doomed_inside: AtomicU64,
+    /// Nothing more is pushed.
+    ends: AtomicBool,
 }
 
 impl Demo {
@@ -107,6 +109,9 @@ impl Demo {
         let steady = tokio::spawn(steady.run_until(async { stopped.await.unwrap_or_default() }));
         let doomed = Doomed::start(store, recorder, progress)?;
         let show = tokio::spawn(show(progress.clone(), store.clone()));
+        if self.forever {
+            tokio::spawn(end_at_interrupt(progress.clone()));
+        }
         let mut round = 0;
         let half_way = Duration::from_secs(3);
         let kill = tokio::spawn(async move {
@@ -116,7 +121,7 @@ impl Demo {
         loop {
             self.push_round(store, recorder, progress, round).await?;
             round += 1;
-            if !self.forever || interrupted(Duration::from_millis(1)).await {
+            if !self.forever || progress.ends.load(Ordering::Relaxed) {
                 break;
             }
         }
@@ -161,6 +166,9 @@ impl Demo {
             let (client, recorder, progress) = (client.clone(), recorder.clone(), progress.clone());
             tasks.push(tokio::spawn(async move {
                 for (order, version) in mine {
+                    if progress.ends.load(Ordering::Relaxed) {
+                        break;
+                    }
                     push(&client, &recorder, order, version, round).await?;
                     progress.pushed.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(pause).await;
@@ -306,8 +314,14 @@ async fn waiting(store: &SharedStore) -> Result<u64> {
     Ok(store.stats(None).await?.iter().map(|queue| queue.jobs).sum())
 }
 
-async fn interrupted(within: Duration) -> bool {
-    tokio::time::timeout(within, tokio::signal::ctrl_c()).await.is_ok()
+/// The first interrupt ends the pushes, so that the proof follows; a second one ends the process. From the first wait on,
+/// no interrupt ends the process by itself.
+async fn end_at_interrupt(progress: Arc<Progress>) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        progress.ends.store(true, Ordering::Relaxed);
+        let _ = tokio::signal::ctrl_c().await;
+        std::process::exit(Failure::INTERRUPTED.into());
+    }
 }
 
 fn status(progress: &Progress, waiting: u64) -> String {

@@ -52,7 +52,7 @@ pub(crate) struct Push {
     #[arg(long)]
     priority: Option<u16>,
     /// A repeated push with the same key and idempotency key returns the first job
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file")]
     idempotency_key: Option<String>,
     /// Where the idempotency key is unique: for its queue and key, or in the whole store
     #[arg(long, value_name = "key|store", value_parser = scope)]
@@ -106,10 +106,10 @@ impl Push {
             let source =
                 push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
             let loaded = push_file::push(&client, &source, |job| self.with_options(job)).await?;
-            let pushed = loaded.pushed;
+            let (pushed, known) = (loaded.pushed, loaded.known);
             say(match self.json {
-                true => format!("{{\"pushed\":{pushed}}}"),
-                false => format!("pushed {}", count(pushed, "job")),
+                true => format!("{{\"pushed\":{pushed},\"duplicate\":{known}}}"),
+                false => format!("pushed {}{}", count(pushed, "job"), loaded.known()),
             });
             return loaded.check();
         }
@@ -128,6 +128,10 @@ impl Push {
             jobs.push(self.with_options(Job::with_payload(&self.queue, payload)));
         }
         let several = jobs.len() > 1;
+        if several && self.idempotency_key.is_some() {
+            // The others would be taken for the first one, and dropped.
+            return Err(Failure::usage("--idempotency-key goes with one payload"));
+        }
         if let Some(wait) = self.wait {
             let (Some(job), false) = (jobs.pop(), several) else {
                 return Err(Failure::usage("--wait goes with one payload"));

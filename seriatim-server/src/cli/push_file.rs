@@ -34,7 +34,7 @@ pub(super) struct Source<'a> {
 pub(super) struct Loaded {
     pub(super) pushed: u64,
     /// Those of them that the store knew already, by their idempotency keys.
-    known: u64,
+    pub(super) known: u64,
     refused: Option<Refused>,
 }
 
@@ -58,7 +58,7 @@ impl Loaded {
     }
 
     /// Words for those that were not new.
-    fn known(&self) -> String {
+    pub(super) fn known(&self) -> String {
         match self.known {
             0 => String::new(),
             known => format!(", {known} of them known already"),

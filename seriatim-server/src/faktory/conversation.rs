@@ -413,8 +413,10 @@ impl Conversation {
         let error = errtype.map_or_else(|| message.clone(), |kind| format!("{kind}: {message}"));
         let result = match (claim.retry, claim.jobs) {
             (0, 1) => json!({ "outcome": "cancel", "error": error }),
-            // Only this job is forgotten: the others of its turn are handed over again.
-            (0, _) => json!({ "outcome": "release", "done": 1 }),
+            (0, _) => {
+                self.forget(&jid, &claim).await?;
+                json!({ "outcome": "release" })
+            }
             (..0, 1) => json!({ "outcome": "bury", "error": error }),
             // A burial would take the others along; if it has no tries left, the engine buries it alone.
             _ => json!({ "outcome": "retry", "error": error }),
@@ -422,6 +424,14 @@ impl Conversation {
         let stood = self.settle(&claim, result).await.map_err(|refusal| refusal.text)?;
         self.front.held.remove(&jid, &claim);
         if stood { Ok(reply::OK.to_owned()) } else { Err(format!("Job not found {jid}")) }
+    }
+
+    /// Ends only this job of a turn as cancelled, when the others go back. Not one that was taken over.
+    async fn forget(&self, jid: &str, claim: &Claim) -> Result<(), String> {
+        let beaten = self.extend(&claim.worker, vec![claim.named()]).await?;
+        let id = claim.id.parse().ok().filter(|_| beaten.lost.is_empty());
+        let id = id.ok_or_else(|| format!("Job not found {jid}"))?;
+        self.front.api.flag(id).await.map_err(|refusal| refusal.text)
     }
 
     async fn beat(&self, beat: Beat) -> Result<String, String> {

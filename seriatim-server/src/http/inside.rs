@@ -13,6 +13,8 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
+use seriatim::JobId;
+use seriatim::store::Cancel;
 
 use super::auth::KnownToken;
 use super::caller::{Class, Party, Peer, site};
@@ -98,6 +100,12 @@ impl Inside {
         let token = visitor.token.as_ref().and_then(|secret| self.app.guard.token(secret));
         let bearer = token.map(|token| token.name.as_str().into());
         claims_of(&self.app, bearer, is_known, found).await.map_err(Refusal::of)
+    }
+
+    /// Lets a job end cancelled with its turn. For who holds it: over HTTP, workers cancel none.
+    pub(crate) async fn flag(&self, job: JobId) -> Result<(), Refusal> {
+        let flagged = self.app.store.cancel(Cancel { now: None, jobs: vec![job] }).await;
+        flagged.map(drop).map_err(|error| Refusal::of(error.into()))
     }
 
     /// The answer to a request for a path below `/api/v1`.

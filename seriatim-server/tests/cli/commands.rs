@@ -1,10 +1,13 @@
 //! What the commands do.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::Stdio;
 
-use crate::site::{Site, text};
+use rustix::process::Signal;
+
+use crate::site::{Serving, Site, text};
 
 #[test]
 fn l17_jobs_are_pushed_and_counted() {
@@ -23,6 +26,30 @@ fn l17_jobs_are_pushed_and_counted() {
         serde_json::from_slice(&site.run(&["stats", "--json"]).stdout).unwrap();
     assert_eq!(stats["total"]["length"], 1_501);
     assert_eq!(stats["by_worker"]["orders"]["mode"], "exclusive");
+}
+
+#[test]
+fn one_idempotency_key_is_not_taken_for_several_jobs() {
+    let site = Site::new("");
+    let line = "{\"key\":\"k\",\"idempotency_key\":\"own\"}\n";
+    std::fs::write(site.path("jobs.ndjson"), line.repeat(2) + "{\"key\":\"k\"}\n").unwrap();
+    let file = ["push", "orders", "--file", "jobs.ndjson"];
+    for (arguments, said) in [
+        (&file[..], "'--file <FILE>'"),
+        (&["push", "orders", "1", "2"][..], "--idempotency-key goes with one payload"),
+    ] {
+        let refused = site.run(&[arguments, &["--idempotency-key", "once"]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        assert!(text(&refused).contains(said), "{}", text(&refused));
+    }
+    let pushed = site.run(&file);
+    assert!(
+        text(&pushed).contains("pushed 3 jobs, 1 of them known already\n"),
+        "{}",
+        text(&pushed)
+    );
+    let again = site.run(&[&file[..], &["--json"]].concat());
+    assert_eq!(String::from_utf8_lossy(&again.stdout), "{\"pushed\":3,\"duplicate\":2}\n");
 }
 
 #[test]
@@ -84,6 +111,20 @@ fn the_demo_proves_what_it_says() {
         .collect();
     write_lines(&site.path("forged.ndjson"), &kept);
     assert_eq!(site.run(&["check", "forged.ndjson"]).status.code(), Some(1));
+}
+
+#[test]
+fn an_interrupt_ends_an_endless_demo_with_its_proof() {
+    let site = Site::new("");
+    let mut command = site.command(&["demo", "--forever", "--orders", "10"]);
+    let mut demo = Serving(command.stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(demo.0.stdout.take().unwrap()).lines();
+    let mut said = said.map_while(Result::ok);
+    said.find(|line| line.starts_with("pushed ")).unwrap();
+    demo.signal(Signal::INT);
+    let rest: Vec<String> = said.collect();
+    demo.ends();
+    assert!(rest.iter().any(|line| line.starts_with("The proof")), "{rest:?}");
 }
 
 #[test]

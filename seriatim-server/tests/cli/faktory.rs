@@ -607,6 +607,25 @@ async fn b15_a_job_can_be_acknowledged_after_the_server_was_killed() {
 }
 
 #[tokio::test]
+async fn b15_of_any_number_of_claims_each_can_be_acknowledged_after_a_restart() {
+    let plant = Plant::new("");
+    let port = plant.port;
+    let jobs = vec![json!({}); 1_001];
+    plant.api.post("/api/v1/queues/default/jobs", &json!(jobs)).done();
+    for (limit, claimed) in [(1_000, 1_000), (1_000, 1)] {
+        let claim = json!({ "worker": "other", "queues": ["default"], "limit": limit });
+        let lanes = plant.api.post("/api/v1/work/claim", &claim).done()["lanes"].clone();
+        assert_eq!(lanes.as_array().unwrap().len(), claimed);
+    }
+    let mut worker = plant.client(Some("w1"));
+    worker.push(&job("jid-00000001", &json!({})));
+    assert_eq!(worker.fetched("default")["jid"], "jid-00000001");
+    let plant = Plant::of(plant.api.killed(), port);
+    assert_eq!(plant.client(Some("w1")).ack("jid-00000001"), "+OK");
+    assert_eq!(plant.jobs("default", "succeeded").len(), 1);
+}
+
+#[tokio::test]
 async fn b15_a_job_for_a_client_that_is_gone_goes_back_uncounted() {
     let plant = Plant::new("");
     let (mut producer, mut gone) = (plant.client(None), plant.client(Some("w1")));
@@ -722,7 +741,9 @@ async fn b15_a_job_that_fails_ends_none_of_the_others_of_its_turn() {
     assert_eq!(plant.jobs("merged", "queued").len(), 2);
     let dead = plant.jobs("merged", "dead");
     assert_eq!((dead.len(), &dead[0]["payload"]["jid"]), (1, &json!("jid-buries01")));
-    assert_eq!(plant.jobs("merged", "canceled").len(), 0);
+    let canceled = plant.jobs("merged", "canceled");
+    assert_eq!((canceled.len(), &canceled[0]["payload"]["jid"]), (1, &json!("jid-forgets1")));
+    assert_eq!(plant.jobs("merged", "succeeded").len(), 2);
 }
 
 fn memory(plant: &Plant, field: &str) -> u64 {

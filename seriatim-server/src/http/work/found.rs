@@ -3,16 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use seriatim::store::REMOTE_NAME_START;
+use seriatim::store::{LaneQuery, LaneStage, LaneView, REMOTE_NAME_START, Store};
 
 use super::super::{App, Problem, Result};
 use super::secret::secret_of;
 use super::taken::{lane_job, tries};
-use crate::app::running::running;
 use crate::protocol::lane::Lane;
-
-/// Most claims that are looked at in each queue.
-const FOUND_MAX: usize = 1_000;
 
 /// Tells the claims of this token's workers that are not known, by their lane and token: the name of the worker, and the
 /// lane as it was handed over. One after the other, because each has payloads.
@@ -29,14 +25,14 @@ pub(in crate::http) async fn claims_of(
     };
     let nodes = store.nodes().await?.into_iter().map(|node| (node.info.id, node.info.name));
     let names: HashMap<_, _> = nodes.filter(|(_, name)| name.starts_with(&*start)).collect();
-    let (stats, key) = (store.stats(None).await?, app.workers.secrets.key(store).await?);
-    for one in running(store, &stats, None, FOUND_MAX).await? {
-        let name = one.lane.node.as_ref().and_then(|node| names.get(node));
-        let (Some(name), Some(token)) = (name, one.lane.token) else { continue };
-        if is_known(&one.lane.lane.to_string(), token.0 as u64) {
+    let key = app.workers.secrets.key(store).await?;
+    for one in claimed(store).await? {
+        let name = one.node.as_ref().and_then(|node| names.get(node));
+        let (Some(name), Some(token)) = (name, one.token) else { continue };
+        if is_known(&one.lane.to_string(), token.0 as u64) {
             continue;
         }
-        let Some(turn) = store.turn(one.lane.lane, token).await? else { continue };
+        let Some(turn) = store.turn(one.lane, token).await? else { continue };
         let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
         let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at)).map(lane_job);
         let tries = tries(app, std::slice::from_ref(&turn)).await?;
@@ -46,4 +42,22 @@ pub(in crate::http) async fn claims_of(
         found(&name[start.len()..], &lane);
     }
     Ok(())
+}
+
+/// All claimed lanes, whoever holds them: a claim that is not found runs again when its worker has done it.
+async fn claimed(store: &dyn Store) -> seriatim::Result<Vec<LaneView>> {
+    let mut all = Vec::new();
+    for queue in store.stats(None).await?.into_iter().filter(|queue| queue.claimed > 0) {
+        let stages = vec![LaneStage::Running];
+        let mut query = LaneQuery { stages, ..LaneQuery::new(queue.queue) };
+        loop {
+            let page = store.lanes(query.clone()).await?;
+            all.extend(page.rows);
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(all)
 }

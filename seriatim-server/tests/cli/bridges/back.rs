@@ -329,3 +329,43 @@ async fn b10_an_export_that_redis_refuses_counts_nothing_as_given() {
     assert!(done && told.contains("30"), "{told}");
     assert_eq!(numbers(&shop, "queue:critical"), (0..30).collect::<Vec<_>>());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_what_comes_while_an_export_runs_goes_behind_what_went_back() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mut producer = shop.producer();
+    // Two pages.
+    producer.does("bulk 600 3");
+    let node = shop.serve("node");
+    eventually("all came", async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "critical" && stats.jobs == 600)
+    })
+    .await;
+    node.stop();
+    assert!(shop.run(&["queues", "pause", "critical"]).0);
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    // It comes there, and stays the last one.
+    producer.does("orders 1 3");
+    // The export has seen the jobs when it begins to give.
+    shop.redis.send(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap();
+    let mut command = shop.command(&["export", "critical", "--to", "sidekiq"]);
+    let mut export = Serving(command.stdout(Stdio::null()).spawn().unwrap());
+    let gives = async || shop.redis.send(&["CLIENT", "LIST"]).unwrap().contains("cmd=eval");
+    eventually("it gives", gives).await;
+    let client = seriatim::Client::new(store.clone());
+    for number in [1_000, 1_001] {
+        let job = format!(
+            r#"{{"class":"OrderSync","args":["0",{number}],"queue":"critical","jid":"{number:024}"}}"#
+        );
+        let payload = seriatim::Payload::from_json_text(&job).unwrap();
+        client.push(seriatim::Job::with_payload("critical", payload).key("0")).await.unwrap();
+    }
+    shop.redis.send(&["CLIENT", "UNPAUSE"]).unwrap();
+    assert!(export.0.wait().unwrap().success());
+    let expected: Vec<u64> = (0..600).chain([1_000, 1_001, 600]).collect();
+    assert_eq!(numbers(&shop, "queue:critical"), expected);
+    let (_, told) = shop.run(&["audit", "--action", "export"]);
+    assert!(told.contains("queue export") && told.contains("queue critical"), "{told}");
+}

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use seriatim::Timestamp;
+use seriatim::{Client, Job, Timestamp};
 
 use super::{CONFIG, Shop};
 use crate::site::eventually;
@@ -185,6 +185,29 @@ async fn jobs_of_throttled_keys_that_the_queue_refuses_are_kept_beside_their_sou
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_key_is_bound_to_another_place_is_kept_and_the_others_move_on() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let node = shop.serve("node");
+    eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
+    let bound = Job::new("orders", &1).unwrap().key("k1").consumer_group("eu");
+    Client::new(store.clone()).push(bound).await.unwrap();
+    let order = |key: &str| {
+        format!(r#"{{"class":"OrderSync","args":["{key}",1],"queue":"critical","jid":"{key}"}}"#)
+    };
+    shop.redis.send(&["LPUSH", "queue:critical", &order("k1"), &order("k2")]).unwrap();
+    eventually("one is kept", async || shop.number(&["LLEN", "rejected:critical"]) == 1).await;
+    eventually("the other is here", async || {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "orders" && stats.jobs == 2)
+    })
+    .await;
+    node.stop();
+    let log = std::fs::read_to_string(shop.site.path("node.log")).unwrap();
+    assert!(log.contains("job: ") && log.contains("key \"k1\" is bound to another"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refused_jobs_of_a_set_are_counted_and_come_back_into_it() {
     let shop = Shop::new(CONFIG);
     let store = shop.site.store().await;
@@ -246,6 +269,8 @@ async fn jobs_in_doubt_or_of_other_routes_wait_for_a_decision_and_hold_their_que
     assert!(!done && told.contains("nothing of \"critical\" is in doubt"), "{told}");
     assert!(!shop.run(&["bridge", "decide", "shop", "default"]).0);
     assert!(shop.run(&["bridge", "decide", "shop", "default", "--drop"]).0);
+    let (_, told) = shop.run(&["audit", "--action", "decide"]);
+    assert!(told.contains("bridge decide") && told.contains("name shop"), "{told}");
     let mails = async |count: u64| {
         let stats = store.stats(None).await.unwrap();
         stats.iter().any(|stats| &*stats.queue == "mails" && stats.jobs == count)

@@ -146,7 +146,7 @@ async fn goes_on_at_the_next_step(api: &Api, told: &'static str) {
 
 async fn remote_worker_in_steps(language: &Language) {
     let api = Api::start(QUEUE);
-    let worker = language.works(&api, 3);
+    let worker = language.works(&api, 10);
     goes_on_at_the_next_step(&api, "steps").await;
     worker.stop();
 }
@@ -167,7 +167,8 @@ fn process_api(language: &Language) -> Api {
 
 async fn remote_worker(language: &Language) {
     let api = Api::start(QUEUE);
-    let worker = language.works(&api, 3);
+    // A third of it is no whole number of milliseconds.
+    let worker = language.works(&api, 5);
     makes_of_every_answer_what_it_means(&api).await;
     worker.stop();
 }
@@ -296,6 +297,37 @@ fn options(language: &Language) {
     assert_eq!(told.matches(refusal).count(), 3, "{told}");
 }
 
+/// Whoever waits for a job must not hear that it is cancelled because its worker did not hear from the server.
+fn doubt(language: &Language) {
+    let output = language.command(&Site::new(""), &["doubt"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).replace(' ', "");
+    let wanted = "[true,\"release\",1]\n[true,\"release\",0]\n[true,\"cancel\",0]\n";
+    assert_eq!(told, wanted, "{}", text(&output));
+}
+
+/// What the server takes and gives, the types of the clients must not refuse.
+#[test]
+fn the_types_have_the_fields_of_the_api() {
+    let document = Site::new("").run(&["openapi"]).stdout;
+    let document: Value = serde_json::from_slice(&document).unwrap();
+    let python = include_str!("../../../../clients/python/seriatim/client.py");
+    let node = include_str!("../../../../clients/node/index.d.ts");
+    // Other spellings.
+    let others = ["available_at", "id", "lease_ttl_sec", "perform_in"];
+    for (schema, (text, begin, end)) in [
+        ("Job", (python, "class Job(", "class Client")),
+        ("LaneJob", (node, "interface LaneJob {", "}\n\n")),
+    ] {
+        let of_type = text.split_once(begin).unwrap().1.split_once(end).unwrap().0;
+        let fields = document["components"]["schemas"][schema]["properties"].as_object().unwrap();
+        for name in fields.keys().filter(|name| !others.contains(&name.as_str())) {
+            let is_there =
+                ["", "?"].iter().any(|mark| of_type.contains(&format!(" {name}{mark}: ")));
+            assert!(is_there, "{schema} lacks {name}");
+        }
+    }
+}
+
 /// The tests of a language.
 macro_rules! tests {
     ($language:expr) => {
@@ -342,6 +374,11 @@ macro_rules! tests {
         #[test]
         fn options_with_which_a_worker_would_only_hang_are_refused() {
             super::options(&$language);
+        }
+
+        #[test]
+        fn a_claim_that_only_may_be_lost_goes_back_and_is_not_cancelled() {
+            super::doubt(&$language);
         }
 
         #[test]

@@ -79,8 +79,37 @@ function options() {
   }
 }
 
+/** A server that hands over these lanes one by one, and hears nothing of them until they end. */
+async function outage(names, lease) {
+  let soon;
+  const next = ({ wait_ms }) => {
+    soon = Number.isInteger(wait_ms) && wait_ms <= (lease * 1000) / 3;
+    if (names.length === 0) worker.stop();
+    const fields = { lane: "1-0-1", token: 1, secret: "s", crashes: 0, jobs: [{ job_id: "a" }, { job_id: "b" }] };
+    return names.splice(0, 1).map((key) => ({ ...fields, key }));
+  };
+  const call = async (_method, path, body) => {
+    if (path === "/work/claim") return { lanes: next(body) };
+    if (path === "/work/heartbeat" && lease < 1) throw new seriatim.Unreachable(path, new Error("away"));
+    if (path === "/work/heartbeat") return { cancel: [{ lane: "1-0-1", job_ids: ["a", "b"] }], lost: [], steps: [] };
+    tell([soon, body.results[0].outcome, body.results[0].done]);
+    return { results: [{ status: "ok" }] };
+  };
+  const worker = new RemoteWorker({ call }, "orders", doubt, { lease });
+  await worker.run();
+}
+
+async function doubt(lane) {
+  while (lane.key !== "named" && !lane.cancelled()) await sleep(1);
+  if (lane.key !== "asks") await lane.step("one", () => {});
+  if (lane.cancelled(lane.jobs[1])) return cancel("as asked", 1);
+}
+
 const [what, url, lease] = process.argv.slice(2);
 if (what === "push") await push(url);
 else if (what === "options") options();
-else if (what === "process") await new ProcessWorker(handle).run();
+else if (what === "doubt") {
+  await outage(["asks", "steps"], 0.03);
+  await outage(["named"], 600);
+} else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

@@ -102,6 +102,41 @@ def options():
             tell(str(error))
 
 
+class Outage:
+    """A server that hands over these lanes one by one, and hears nothing of them until they end."""
+
+    def __init__(self, names, lease):
+        self.names, self.lease = names, lease
+        self.worker = RemoteWorker(self, "orders", doubt, lease=lease)
+        self.worker.run()
+
+    def call(self, _method, path, body, **_options):
+        if path == "/work/claim":
+            return {"lanes": self.next(body)}
+        if path == "/work/settle":
+            tell([self.soon, body["results"][0]["outcome"], body["results"][0]["done"]])
+            return {"results": [{"status": "ok"}]}
+        if self.lease < 1:
+            raise Unreachable(path, OSError("away"), True)
+        return {"cancel": [{"lane": "1-0-1", "job_ids": ["a", "b"]}], "lost": [], "steps": []}
+
+    def next(self, body):
+        self.soon = body["wait_ms"] <= self.lease * 1000 / 3
+        if not self.names:
+            self.worker.stop()
+            return []
+        fields = {"lane": "1-0-1", "token": 1, "secret": "s", "key": self.names.pop(0), "crashes": 0}
+        return [{**fields, "jobs": [{"job_id": "a"}, {"job_id": "b"}]}]
+
+
+def doubt(lane):
+    while lane.key != "named" and not lane.cancelled():
+        time.sleep(0.001)
+    if lane.key != "asks":
+        lane.step("one", note, lane, "")
+    return cancel("as asked", done=1) if lane.cancelled(lane.jobs[1]) else None
+
+
 def tell(what):
     print(json.dumps(what), flush=True)
 
@@ -110,6 +145,9 @@ if sys.argv[1] == "push":
     push(sys.argv[2])
 elif sys.argv[1] == "options":
     options()
+elif sys.argv[1] == "doubt":
+    Outage(["asks", "steps"], 0.03)
+    Outage(["named"], 600)
 elif sys.argv[1] == "process":
     ProcessWorker(handle).run()
 else:

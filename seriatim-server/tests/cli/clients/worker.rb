@@ -80,9 +80,49 @@ def options
   end
 end
 
+# A server that hands over these lanes one by one, and hears nothing of them until they end.
+class Outage
+  def initialize(names, lease)
+    @names, @lease = names, lease
+    @worker = Seriatim::RemoteWorker.new(self, "orders", lease: lease) { |lane| doubt(lane) }
+    @worker.run
+  end
+
+  def call(_method, path, body, **)
+    return { "lanes" => following(body) } if path == "/work/claim"
+
+    if path == "/work/settle"
+      tell([@soon, *body[:results][0].values_at(:outcome, :done)])
+      return { "results" => [{ "status" => "ok" }] }
+    end
+    raise Seriatim::Unreachable.new(path, IOError.new("away"), true) if @lease < 1
+
+    { "cancel" => [{ "lane" => "1-0-1", "job_ids" => %w[a b] }], "lost" => [], "steps" => [] }
+  end
+
+  private
+
+  def following(body)
+    @soon = body[:wait_ms] <= @lease * 1000 / 3
+    @worker.stop if @names.empty?
+    jobs = [{ "job_id" => "a" }, { "job_id" => "b" }]
+    fields = { "lane" => "1-0-1", "token" => 1, "secret" => "s", "crashes" => 0, "jobs" => jobs }
+    @names.shift(1).map { |key| { **fields, "key" => key } }
+  end
+
+  def doubt(lane)
+    sleep(0.001) until lane.key == "named" || lane.cancelled?
+    lane.step("one") { nil } unless lane.key == "asks"
+    Seriatim.cancel("as asked", done: 1) if lane.cancelled?(lane.jobs[1])
+  end
+end
+
 case ARGV[0]
 when "push" then push(ARGV[1])
 when "options" then options
+when "doubt"
+  Outage.new(%w[asks steps], 0.03)
+  Outage.new(%w[named], 600)
 when "process" then Seriatim::ProcessWorker.new(&HANDLE).run
 else
   client = Seriatim::Client.new(ARGV[1])
