@@ -38,6 +38,7 @@ mod views;
 mod watch;
 mod window;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -190,7 +191,8 @@ fn connect_writer(path: &Path, in_memory: bool) -> Result<Connection> {
     if !in_memory {
         make_private(path);
     }
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE, WRITE_CACHE_KIB)?;
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE, WRITE_CACHE_KIB)
+        .map_err(|error| if in_memory { error } else { for_good(path, error) })?;
     let mode: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(translate)?;
@@ -233,6 +235,19 @@ fn make_private(path: &Path) {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     // An existing file keeps its mode. If it cannot be created, `SQLite` reports a better error.
     let _ = options.open(path);
+}
+
+/// `SQLite` says the same of a file that may not be opened, which no waiting helps, as of one that cannot be now.
+fn for_good(path: &Path, error: Error) -> Error {
+    let opened =
+        std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    match opened.map_err(|error| error.kind()) {
+        Err(io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory) => {
+            let message = "the database file may not be opened: check the permissions of the file and of its folder";
+            Error::new(ErrorKind::ReadOnly, message).because(error)
+        }
+        _ => error,
+    }
 }
 
 /// Names a missing folder; `SQLite` would only report that it cannot open the file.

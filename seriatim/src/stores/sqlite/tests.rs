@@ -12,6 +12,7 @@ mod steps;
 mod upgrade;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Sqlite;
@@ -61,6 +62,41 @@ async fn a_push_wakes_the_listeners_of_its_queue_alone() {
     assert_eq!(mail.wait(Duration::from_secs(5)).await, Some(Wake::of(["mail"])));
     assert_eq!(orders.wait(Duration::ZERO).await, None);
     store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_long_list_keeps_nobody_from_asking_what_is_due() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Sqlite::open(folder.path().join("jobs.db")).unwrap());
+    store.migrate().await.unwrap();
+    store.push(push(1)).await.unwrap();
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let mut begun = Some(begun);
+    let list = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let look = store.look(move |_| {
+                let _ = begun.take().map(|begun| begun.send(()));
+                let _ = ends.recv();
+                Ok(())
+            });
+            look.await
+        }
+    });
+    begins.await.unwrap();
+    let due = tokio::time::timeout(Duration::from_secs(20), store.due(Vec::new()));
+    assert_eq!(due.await.expect("it does not wait for the list").unwrap().len(), 1);
+    end.send(()).unwrap();
+    list.await.unwrap().unwrap();
+    store.close().await.unwrap();
+}
+
+#[test]
+fn a_path_that_can_never_be_opened_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Sqlite::open(folder.path()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }
 
 #[cfg(unix)]

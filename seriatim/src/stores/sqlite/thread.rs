@@ -445,6 +445,7 @@ fn look(connection: &Connection, definitions: &mut Definitions, task: &mut dyn T
         tx.is_reader = true;
         task.run(&mut tx)
     });
-    say("ROLLBACK").map_err(translate)?;
-    result.map(drop)
+    // After an error SQLite may have ended the transaction itself; then the first error is the one to tell.
+    let ended = say("ROLLBACK").map_err(translate);
+    result.and(ended)
 }

@@ -9,7 +9,9 @@ use rusqlite::types::Value;
 
 use super::Sqlite;
 use super::actions::Location;
+use super::flush::Flush;
 use super::lane::Work;
+use super::line::Rank;
 use super::row::{JOB_COLUMNS, Job};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{
@@ -33,7 +35,8 @@ impl Views for Sqlite {
     }
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
-        self.look(move |tx| tx.at(None).due(&queues)).await
+        // Not by the reading thread: an engine asks it before it claims, which must not wait for a long list.
+        self.write.call(Rank::First, 0, Flush::Later, move |tx| tx.at(None).due(&queues)).await
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
