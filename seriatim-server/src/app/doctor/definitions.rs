@@ -90,7 +90,9 @@ fn differences(configured: &Queue, stored: &Queue) -> Vec<String> {
         _ => Map::new(),
     };
     let stored = fields(stored);
-    let differing = fields(configured).into_iter().filter_map(|(name, value)| {
+    let asked = fields(configured).into_iter();
+    // A queue that exists keeps its number of shards.
+    let differing = asked.filter(|(name, _)| name != "shards").filter_map(|(name, value)| {
         let other = stored.get(&name).filter(|other| **other != value)?;
         Some(format!("{name} {value}, in the store {other}"))
     });

@@ -1,6 +1,7 @@
 //! Lanes that run too long, fail repeatedly, or are held or paused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{LaneStage, LaneState, QueueView};
@@ -22,7 +23,9 @@ const NAMED_MAX: usize = 3;
 const ERROR_COLUMNS: usize = 120;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
-    let slow = grouped(seen.running.iter().filter(|one| is_slow(one, seen)));
+    let usual = usual_ages(seen);
+    let is_slow = |one: &&Running| stands_out(age(one, seen.now), usual[&one.queue]);
+    let slow = grouped(seen.running.iter().filter(is_slow));
     let mut findings: Vec<Finding> =
         slow.into_iter().map(|(queue, lanes)| tell_slow(queue, &lanes, seen.now)).collect();
     let held = seen.troubled.iter().filter(|one| one.lane.state == LaneState::Held);
@@ -59,16 +62,17 @@ fn grouped<'a>(lanes: impl Iterator<Item = &'a Running>) -> BTreeMap<&'a str, Ve
     groups
 }
 
-fn is_slow(one: &Running, seen: &Seen) -> bool {
-    let mut ages: Vec<Duration> = seen
-        .running
-        .iter()
-        .filter(|other| other.queue == one.queue)
-        .map(|other| age(other, seen.now))
-        .collect();
-    ages.sort_unstable();
-    let middle = ages.get(ages.len() / 2).copied().unwrap_or_default();
-    stands_out(age(one, seen.now), middle)
+/// How long the turns of each queue have been running: the median.
+fn usual_ages(seen: &Seen) -> HashMap<Arc<str>, Duration> {
+    let mut ages: HashMap<Arc<str>, Vec<Duration>> = HashMap::new();
+    for one in &seen.running {
+        ages.entry(one.queue.clone()).or_default().push(age(one, seen.now));
+    }
+    let middle = |mut ages: Vec<Duration>| {
+        ages.sort_unstable();
+        ages.get(ages.len() / 2).copied().unwrap_or_default()
+    };
+    ages.into_iter().map(|(queue, ages)| (queue, middle(ages))).collect()
 }
 
 /// Behind a colon some of their keys, names for lanes without a key; nothing of a key that [`lanes_that`] names.

@@ -113,10 +113,12 @@ async fn read(
     let from = now - span.seconds();
     let number = |at| prefix(about, series, queue, &series.number(at));
     let mut query = NoteQuery::new(number(from)..format!("{}\x7f", number(now)));
+    // If there are more, the oldest are left out.
+    query.backwards = true;
     for _ in 0..PAGES_MAX {
         let notes = store.read_notes(query.clone()).await?;
         let Some(last) = notes.last() else { break };
-        query = query.behind(&last.name);
+        query.to.clone_from(&last.name);
         for note in &notes {
             let number = note.name.split('/').nth(3).and_then(|number| number.parse::<i64>().ok());
             let (Some(number), Some((task, row))) = (number, read_note(&note.value)) else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde::Deserialize;
 use seriatim::limits::QUEUES_MAX;
@@ -116,8 +116,9 @@ fn store(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
         return Err("PG_HOST: must be the name or the address of a host alone".to_owned());
     }
     let mut url = format!(
-        "postgres://{}@{host}:{port}/{}",
+        "postgres://{}@{}:{port}/{}",
         part("PG_USER", "postgres"),
+        in_address(host),
         part("PG_DATABASE", "postgres")
     );
     let size = number(variables, "PG_POOL_SIZE", 1..=CONNECTIONS_MAX)?;
@@ -137,6 +138,14 @@ fn store(variables: &Variables) -> Result<Vec<(&'static str, Value)>, String> {
     Ok(vec![("url", url.into())])
 }
 
+/// An IPv6 address before a port has brackets.
+fn in_address(host: &str) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(_) => format!("[{host}]"),
+        Err(_) => host.to_owned(),
+    }
+}
+
 fn http(
     variables: &Variables,
     left: &mut Vec<String>,
@@ -151,7 +160,8 @@ fn http(
         ));
     }
     let zone = variables.get("TIMEZONE").map_or(TIME_ZONE_DEFAULT, String::as_str);
-    let mut lines = vec![("listen", format!("{host}:{port}").into()), ("time_zone", zone.into())];
+    let mut lines =
+        vec![("listen", format!("{}:{port}", in_address(host)).into()), ("time_zone", zone.into())];
     let audit = file(variables, "AUDIT_LOG_PATH", "AUDIT_LOG_FILE_NAME", "audit.log");
     lines.extend(audit.map(|file| ("audit_file", file)));
     Ok(lines)
@@ -288,6 +298,15 @@ mod tests {
         assert_eq!(left, ["PG_PASSWORD", "http.listen"]);
         assert_eq!(table["http"]["time_zone"].as_str(), Some("Europe/Moscow"));
         assert_eq!(table["log"]["file"].as_str(), Some("/var/log/etl/app.log"));
+    }
+
+    #[test]
+    fn addresses_of_ipv6_have_brackets() {
+        let made = of(&[("APP_HOST", "::1"), ("PG_HOST", "fd00::2"), ("PG_PORT", "6432")]).unwrap();
+        let table: toml::Table = made.text.parse().unwrap();
+        assert_eq!(table["http"]["listen"].as_str(), Some("[::1]:8081"));
+        let url = table["store"]["url"].as_str().unwrap();
+        assert!(url.starts_with("postgres://postgres@[fd00::2]:6432/"), "{url}");
     }
 
     #[test]
