@@ -329,7 +329,8 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         false => None,
     };
     if json {
-        let lane_due = lane.and_then(|lane| lane.due).map(Time);
+        // Of a running lane, that is when its turn was due.
+        let lane_due = lane.filter(|lane| lane.token.is_none()).and_then(|lane| lane.due).map(Time);
         say_json(&AmendedJob { job: job.into(), lane_due });
         return Ok(());
     }
@@ -337,11 +338,12 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
     if let Some(lane) = lane {
         let now = store.now().await?;
         let (state, key) = (lane_state(&lane, now).text, job.key.as_deref().unwrap_or_default());
-        hint(format!(
-            "in accumulate the jobs of a key run together: all {} of {:?} are {state}, whatever their run_at",
-            lane.jobs,
-            one_line(key)
-        ));
+        let key = one_line(key);
+        let jobs = match lane.token {
+            Some(_) => format!("what waits for {key:?} is due at that time, or when its turn ends"),
+            None => format!("all {} of {key:?} are {state}, whatever their run_at", lane.jobs),
+        };
+        hint(format!("in accumulate the jobs of a key run together: {jobs}"));
     }
     Ok(())
 }

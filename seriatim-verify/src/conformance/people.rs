@@ -31,6 +31,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_long_key_that_failed_is_deleted_whole,
         actions_leave_running_turns_alone,
         a_job_can_be_rescheduled,
+        a_job_that_is_rescheduled_behind_a_turn_is_due_at_its_time_after_it,
+        a_job_that_is_rescheduled_behind_a_turn_holds_up_nothing_if_that_is_released,
         a_job_can_be_bound_to_another_node,
         a_waiting_job_can_be_deleted,
         n8_expired_jobs_are_swept,
@@ -404,6 +406,37 @@ async fn a_job_can_be_rescheduled(mut bench: Bench) {
         refused(running, ErrorKind::NotFound, "job_id");
         bench.done(&turn).await;
     }
+}
+
+async fn a_job_that_is_rescheduled_behind_a_turn_is_due_at_its_time_after_it(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    for sooner in [false, true] {
+        bench.push(job("a")).await;
+        let turn = bench.one().await;
+        let first = if sooner { WAIT * 2 } else { Duration::ZERO };
+        let behind = bench.push(job("b").run_in(first)).await;
+        let due = bench.now + WAIT;
+        amend(&mut bench, behind.job_id, Change::RunAt(due)).await.unwrap();
+        bench.done(&turn).await;
+        assert_eq!(bench.nothing().await, Some(due), "sooner: {sooner}");
+        bench.pass(WAIT);
+        let turn = bench.one().await;
+        assert_eq!(tags(&turn), ["b"]);
+        bench.done(&turn).await;
+    }
+}
+
+async fn a_job_that_is_rescheduled_behind_a_turn_holds_up_nothing_if_that_is_released(
+    mut bench: Bench,
+) {
+    bench.queue(Mode::Accumulate).await;
+    bench.push(job("a")).await;
+    let turn = bench.one().await;
+    let behind = bench.push(job("b")).await;
+    let later = bench.now + WAIT;
+    amend(&mut bench, behind.job_id, Change::RunAt(later)).await.unwrap();
+    assert!(bench.end(&turn, Outcome::Release).await.is_ok());
+    assert_eq!(tags(&bench.one().await), ["a", "b"]);
 }
 
 async fn a_job_can_be_bound_to_another_node(mut bench: Bench) {

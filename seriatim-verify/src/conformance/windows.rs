@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_push_with_its_own_time_is_quiet_until_then,
         a_key_that_is_due_is_put_off_no_more,
         a_due_job_that_is_rescheduled_collects_as_long_as_its_window_allows,
+        a_job_that_is_rescheduled_during_a_turn_ends_the_next_window_at_the_latest,
         jobs_that_are_cancelled_no_longer_fill_a_window,
         a_key_may_be_emptied_and_collects_anew,
         a_window_may_be_changed_while_keys_collect,
@@ -258,6 +259,23 @@ async fn a_due_job_that_is_rescheduled_collects_as_long_as_its_window_allows(mut
     assert_eq!(collects(&mut bench).await, (bench.now + QUIET, Some(latest)));
     bench.pass(QUIET);
     assert_eq!(tags(&bench.one().await), ["a", "b"]);
+}
+
+async fn a_job_that_is_rescheduled_during_a_turn_ends_the_next_window_at_the_latest(
+    mut bench: Bench,
+) {
+    declare(&mut bench, window()).await;
+    bench.push(job("a")).await;
+    bench.pass(QUIET);
+    let turn = bench.one().await;
+    let second = bench.push(job("b")).await;
+    let change = Change::RunAt(bench.now + SECOND);
+    let sooner = Amend { now: Some(bench.now), job: second.job_id, change };
+    bench.store.amend(sooner).await.unwrap();
+    bench.done(&turn).await;
+    assert_eq!(bench.nothing().await, Some(bench.now + SECOND));
+    bench.pass(SECOND);
+    assert_eq!(tags(&bench.one().await), ["b"]);
 }
 
 async fn jobs_that_are_cancelled_no_longer_fill_a_window(mut bench: Bench) {

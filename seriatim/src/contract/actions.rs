@@ -166,7 +166,8 @@ pub struct Amend {
 /// A change to a waiting job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Makes it due at this time (in `accumulate`, its lane).
+    /// Makes it due at this time (in `accumulate`, its lane; if that is claimed, what waits for the next turn, with a
+    /// window at the latest).
     RunAt(Timestamp),
     /// Binds it to this node, or to none (in `accumulate` and `fifo`, its lane).
     Node(Option<String>),

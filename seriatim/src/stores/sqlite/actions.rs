@@ -448,7 +448,11 @@ impl Tx<'_> {
                 return self.save(work);
             }
             Change::RunAt(time) if work.definition().mode == Mode::Accumulate => {
-                work.row.head.due = time.as_micros();
+                let head = &mut work.row.head;
+                match head.is_claimed() {
+                    true => head.next_due = Some(time.as_micros()),
+                    false => head.due = time.as_micros(),
+                }
             }
             Change::RunAt(time) => job.run_at = time.as_micros(),
             Change::Node(node) => {

@@ -211,7 +211,10 @@ impl State {
                 self.position(number, now);
                 return Ok(());
             }
-            Change::RunAt(time) if lane.mode == Mode::Accumulate => lane.due = *time,
+            Change::RunAt(time) if lane.mode == Mode::Accumulate => match lane.hold {
+                Some(_) => lane.next_due = Some(*time),
+                None => lane.due = *time,
+            },
             Change::RunAt(time) => job.run_at = *time,
             Change::Node(node) => {
                 let route = route.unwrap_or_default();

@@ -291,7 +291,9 @@ BEGIN
     RETURN false;
   END IF;
   IF _change = 0 AND _mode = 1 THEN
-    UPDATE seriatim.lane SET due = _at WHERE number = _lane;
+    UPDATE seriatim.lane SET due = CASE WHEN claimed THEN due ELSE _at END,
+      next_due = CASE WHEN claimed THEN _at ELSE next_due END
+    WHERE number = _lane;
   ELSIF _change = 0 THEN
     UPDATE seriatim.item SET run_at = _at WHERE seq = _job;
   ELSIF _change = 1 THEN

@@ -22,7 +22,8 @@ local function amend(j)
     local group = string.match(J.route_text(j.route), '%z(.*)$')
     j.route, j.options = J.route_of(ARGV[5] .. '\0' .. group), ARGV[7]
     l.route = j.route
-  elseif S.mode == 'accumulate' then l.due = tonumber(ARGV[5])
+  elseif S.mode == 'accumulate' then
+    if l.token then l.next_due = tonumber(ARGV[5]) else l.due = tonumber(ARGV[5]) end
   else j.run_at = tonumber(ARGV[5]) end
   L.enter(l, j)
   return 1
