@@ -33,6 +33,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_job_can_be_rescheduled,
         a_job_that_is_rescheduled_behind_a_turn_is_due_at_its_time_after_it,
         a_job_that_is_rescheduled_behind_a_turn_holds_up_nothing_if_that_is_released,
+        what_arrived_during_a_turn_and_has_left_makes_nothing_due,
+        what_a_turn_left_and_has_left_too_makes_nothing_due,
         a_job_can_be_bound_to_another_node,
         a_waiting_job_can_be_deleted,
         n8_expired_jobs_are_swept,
@@ -437,6 +439,43 @@ async fn a_job_that_is_rescheduled_behind_a_turn_holds_up_nothing_if_that_is_rel
     amend(&mut bench, behind.job_id, Change::RunAt(later)).await.unwrap();
     assert!(bench.end(&turn, Outcome::Release).await.is_ok());
     assert_eq!(tags(&bench.one().await), ["a", "b"]);
+}
+
+async fn what_arrived_during_a_turn_and_has_left_makes_nothing_due(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    for how in ["cancelled", "deleted", "expired"] {
+        bench.push(job("a")).await;
+        let turn = bench.one().await;
+        let soon = bench.now + Duration::from_secs(1);
+        let arrived = bench.push(job("b").expires_at(soon)).await.job_id;
+        match how {
+            "cancelled" => assert_eq!(bench.cancel(arrived).await, Cancelled::Now),
+            "deleted" => amend(&mut bench, arrived, Change::Delete).await.unwrap(),
+            _ => {
+                bench.pass(Duration::from_secs(1));
+                assert_eq!(sweep(&mut bench, 100).await.expired, [arrived]);
+            }
+        }
+        bench.push(job("c").run_in(WAIT)).await;
+        let due = bench.now + WAIT;
+        bench.done(&turn).await;
+        assert_eq!(bench.nothing().await, Some(due), "{how}");
+        bench.pass(WAIT);
+        let turn = bench.one().await;
+        assert_eq!(tags(&turn), ["c"], "{how}");
+        bench.done(&turn).await;
+    }
+}
+
+async fn what_a_turn_left_and_has_left_too_makes_nothing_due(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let pushed = bench.push_all(vec![job("a"), job("b").task("other")]).await;
+    let turn = bench.one().await;
+    assert_eq!(tags(&turn), ["a"]);
+    assert_eq!(bench.cancel(pushed[1].job_id).await, Cancelled::Now);
+    bench.push(job("c").run_in(WAIT)).await;
+    bench.done(&turn).await;
+    assert_eq!(bench.nothing().await, Some(bench.now + WAIT));
 }
 
 async fn a_job_can_be_bound_to_another_node(mut bench: Bench) {

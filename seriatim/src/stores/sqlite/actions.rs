@@ -146,6 +146,24 @@ impl Tx<'_> {
         Ok(Cancelled::Flagged)
     }
 
+    /// Stores a lane that a waiting job has left. If all that arrived during a turn has, the next job to arrive says when
+    /// the lane is due.
+    fn save_left(&mut self, mut work: Work) -> Result<()> {
+        let head = &work.row.head;
+        if head.is_claimed() && head.next_due.is_some() && !self.has_open(&work)? {
+            work.row.head.next_due = None;
+        }
+        self.settle_priority(&mut work)?;
+        self.save(work)
+    }
+
+    fn has_open(&self, work: &Work) -> Result<bool> {
+        let sql = "SELECT 1 FROM item INDEXED BY item_order WHERE lane = ?1 AND gen >= ?2 LIMIT 1";
+        let place = params![work.row.head.id, work.row.head.open];
+        let item = self.first(sql, place, |_| Ok(()))?;
+        Ok(work.row.open_slot().is_some() || item.is_some())
+    }
+
     /// Ends a waiting job. False if it is running.
     pub(super) fn end_waiting(&mut self, lane: i64, seq: i64, fate: Fate) -> Result<bool> {
         let Some(mut work) = self.lane(lane)? else { return Ok(false) };
@@ -153,8 +171,7 @@ impl Tx<'_> {
         let why = (fate == Fate::Cancel).then(|| "canceled".into());
         self.end_job(&work, job, fate, why)?;
         self.delta(work.queue.number).jobs -= 1;
-        self.settle_priority(&mut work)?;
-        self.save(work)?;
+        self.save_left(work)?;
         Ok(true)
     }
 
@@ -444,8 +461,7 @@ impl Tx<'_> {
                 self.leave_batch(&job, Leave::Cancelled);
                 self.forget(work.queue.number, &job)?;
                 self.delta(work.queue.number).jobs -= 1;
-                self.settle_priority(&mut work)?;
-                return self.save(work);
+                return self.save_left(work);
             }
             Change::RunAt(time) if work.definition().mode == Mode::Accumulate => {
                 let head = &mut work.row.head;

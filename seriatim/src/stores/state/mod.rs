@@ -170,6 +170,10 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
         };
+        if lane.hold.is_some() && lane.has_no_open() {
+            // What arrived during the turn has left: the next job to arrive says when the lane is due.
+            lane.next_due = None;
+        }
         let (old, queue) = (lane.position, lane.id.queue);
         let new = if lane.is_empty() { Position::default() } else { lane.positioned(now) };
         lane.position = new;

@@ -45,7 +45,7 @@ BEGIN
   UPDATE seriatim.item SET flagged = true WHERE seq = ANY (_jobs) AND closed AND NOT flagged;
   _left := seriatim.batches_of(_open);
   PERFORM seriatim.cancel_open(_open, 'canceled', _t);
-  PERFORM seriatim.place(_lanes, _t);
+  PERFORM seriatim.place_left(_lanes, _t);
   PERFORM seriatim.leave_job_batches(_left, 2, _t);
 END $$;
 
@@ -304,7 +304,7 @@ BEGIN
     _left := seriatim.batches_of(ARRAY[_job]);
     PERFORM seriatim.forget(ARRAY[_job]);
   END IF;
-  PERFORM seriatim.place(ARRAY[_lane], _t);
+  PERFORM seriatim.place_left(ARRAY[_lane], _t);
   PERFORM seriatim.leave_job_batches(_left, 2, _t);
   RETURN true;
 END $$;

@@ -367,6 +367,16 @@ BEGIN
   RETURN _wait;
 END $$;
 
+-- The same for lanes that waiting jobs have left. If all that arrived during a turn has, the next job to arrive says when
+-- the lane is due.
+CREATE FUNCTION seriatim.place_left(_lanes bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE seriatim.lane l SET next_due = NULL
+  WHERE l.number = ANY (_lanes) AND l.claimed AND l.next_due IS NOT NULL
+    AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number AND NOT i.closed OFFSET 0);
+  PERFORM seriatim.place(_lanes, _now);
+END $$;
+
 -- When the first lane of a queue is or was due: the index has it for each group of ready ones.
 CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
   WITH RECURSIVE first AS (

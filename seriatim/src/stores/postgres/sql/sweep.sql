@@ -34,7 +34,7 @@ BEGIN
   WHERE seq = ANY (_found[:_rows_max]) AND NOT closed AND expires_at <= _now;
   _left := seriatim.batches_of(o_seq);
   PERFORM seriatim.cancel_open(o_seq, 'expired', _now);
-  PERFORM seriatim.place(_lanes, _now);
+  PERFORM seriatim.place_left(_lanes, _now);
   PERFORM seriatim.leave_job_batches(_left, 2, _now);
 END $$;
 

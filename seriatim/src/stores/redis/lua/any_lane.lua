@@ -451,6 +451,8 @@ end
 -- Saves a lane at its position, or removes it if it is empty; `write_out` does the writes.
 function L.place(l)
   if l.token then
+    -- What arrived during the turn has left: the next job to arrive says when the lane is due.
+    if open_count(l) == 0 then l.next_due = false end
     L.stand(l, false, false)
   elseif open_count(l) == 0 then
     L.stand(l, false, false)
