@@ -21,6 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_failure_counts_for_the_job_that_was_started,
         a_failure_ends_what_is_done_and_leaves_what_was_not_started_as_it_is,
         a_job_that_was_cancelled_behind_a_failure_ends_cancelled,
+        a_failed_job_that_was_cancelled_leaves_no_failure_to_those_behind_it,
         what_was_claimed_before_a_crash_is_claimed_one_by_one,
         a_lane_goes_on_with_a_series,
         jobs_pushed_meanwhile_wait_for_the_next_turn,
@@ -198,6 +199,21 @@ async fn a_job_that_was_cancelled_behind_a_failure_ends_cancelled(mut bench: Ben
         bench.done(&turn).await;
     }
     assert_eq!(rest, ["b", "d"]);
+}
+
+async fn a_failed_job_that_was_cancelled_leaves_no_failure_to_those_behind_it(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c"]).await;
+    let turn = series(&mut bench, 9).await;
+    let first = turn.jobs[0].id;
+    assert_eq!(bench.cancel(first).await, Cancelled::Flagged);
+    let mut settlement = bench.planned(&turn, failure());
+    settlement.keep.others_unstarted = true;
+    assert_eq!(bench.settle(vec![settlement]).await, [Settled::ok(vec![first])]);
+    let stats = bench.stats().await;
+    assert_eq!((stats.jobs, stats.processed, stats.failed), (2, 0, 0));
+    let next = bench.one().await;
+    assert_eq!((tags(&next), next.attempt(), next.retry_count), (vec!["b".into()], 1, -1));
 }
 
 async fn what_was_claimed_before_a_crash_is_claimed_one_by_one(mut bench: Bench) {

@@ -221,11 +221,11 @@ impl Settlement {
     }
 
     /// Whether a turn whose jobs ended like this counts as failed. A job that an operator cancelled has the fate
-    /// `Cancel`, even if the settlement names another.
-    pub fn has_failed(&self, fates: impl IntoIterator<Item = Fate>) -> bool {
-        fates.into_iter().any(|fate| match fate {
+    /// `Cancel`, even if the settlement names another. A kept job that was not started has not failed.
+    pub fn has_failed(&self, fates: impl IntoIterator<Item = (JobId, Fate)>) -> bool {
+        fates.into_iter().any(|(job, fate)| match fate {
             Fate::Bury | Fate::Drop => true,
-            Fate::Keep => self.keep.counted && !self.cancels(),
+            Fate::Keep => self.keep.counted && self.keep.was_started(job) && !self.cancels(),
             Fate::Done | Fate::Cancel | Fate::Expire => false,
         })
     }
@@ -233,15 +233,18 @@ impl Settlement {
     /// How a turn ended that the store has settled. Of its `jobs`, those in `cancelled` ended cancelled because they
     /// were flagged.
     pub fn ending(&self, jobs: impl Iterator<Item = JobId>, cancelled: &[JobId]) -> Ending {
-        let fate = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
-            (fate, false) | (fate @ Fate::Done, true) => fate,
-            (_, true) => Fate::Cancel,
+        let fated = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
+            (fate, false) | (fate @ Fate::Done, true) => (job, fate),
+            (_, true) => (job, Fate::Cancel),
         };
-        let fates: Vec<Fate> = jobs.map(fate).collect();
-        let done = fates.iter().filter(|fate| **fate == Fate::Done).count();
+        let fates: Vec<(JobId, Fate)> = jobs.map(fated).collect();
+        let count = |wanted| fates.iter().filter(|(_, fate)| *fate == wanted).count();
+        let done = count(Fate::Done);
+        // A counted turn that has not failed was cancelled, whatever returns with it.
+        let may_be_put_off = !self.keep.counted && !self.has_ended_early(done);
         let kind = if self.has_failed(fates.iter().copied()) {
             EndKind::Failed
-        } else if fates.contains(&Fate::Keep) && !self.cancels() && !self.has_ended_early(done) {
+        } else if may_be_put_off && count(Fate::Keep) > 0 {
             EndKind::PutOff
         } else if done > 0 {
             EndKind::Done

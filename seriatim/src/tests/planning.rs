@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use crate::{
     Backoff, Exhaustion, JobId, Mode, Outcome, Payload, Queue, Timestamp,
-    store::{Due, Fate, JobOptions, LaneId, Settlement, Token, Turn, TurnJob, Verdict, plan},
+    store::{
+        Due, EndKind, Fate, JobOptions, LaneId, Settlement, Token, Turn, TurnJob, Verdict, plan,
+    },
 };
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -59,6 +61,22 @@ fn a_failure_waits_longer_each_time() {
         assert_eq!(fates(&turn, &settlement), [Fate::Keep, Fate::Keep]);
         turn.retry_count = settlement.keep.retry_count;
     }
+}
+
+#[test]
+fn a_failure_is_that_of_a_started_job_and_of_none_if_that_was_cancelled() {
+    let turn = turn(3);
+    let [first, second, _] = [0, 1, 2].map(|place| turn.jobs[place].id);
+    let ended = |done: usize, cancelled: &[JobId]| {
+        let verdict = Verdict { done, ..failure().into() };
+        let mut settlement = settle(&turn, &Queue::fifo("q"), verdict);
+        settlement.keep.others_unstarted = true;
+        settlement.ending(turn.jobs.iter().map(|job| job.id), cancelled).kind
+    };
+    assert_eq!(ended(0, &[]), EndKind::Failed);
+    assert_eq!(ended(0, &[second]), EndKind::Failed);
+    assert_eq!(ended(0, &[first]), EndKind::Cancelled);
+    assert_eq!(ended(1, &[second]), EndKind::Done);
 }
 
 #[test]

@@ -263,10 +263,10 @@ impl<'t> Failure<'t> {
         } else {
             (Fate::Keep, Next::Retry(keep.due))
         };
-        let job = fated(fate).next()?;
-        let tried = fated(fate).filter(|job| fate != Fate::Keep || keep.was_started(job.id));
+        let mut tried = fated(fate).filter(|job| fate != Fate::Keep || keep.was_started(job.id));
+        let job = tried.next()?;
         let error = keep.error.as_deref().unwrap_or("no error is known");
-        Some(Self { turn, job, others: tried.count().saturating_sub(1), error, next })
+        Some(Self { turn, job, others: tried.count(), error, next })
     }
 
     fn told(

@@ -103,7 +103,7 @@ impl Tx<'_> {
                 (fate, why) = (Fate::Cancel, Some("canceled".into()));
                 cancelled.push(job.id(work.queue.number));
             }
-            fates.push(fate);
+            fates.push((job.id(work.queue.number), fate));
             let mut job = tried(job, &work, fate, &settlement.keep);
             if owner(&work, &settlement.keep) == Some(job.id(work.queue.number)) {
                 job.retry = i64::from(settlement.keep.retry_count);
@@ -115,7 +115,7 @@ impl Tx<'_> {
             }
         }
         let delta = self.delta(work.queue.number);
-        delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
+        delta.processed += fates.iter().filter(|(_, fate)| *fate == Fate::Done).count() as i64;
         delta.failed += i64::from(settlement.has_failed(fates));
         self.finish_turn(&mut work, settlement, kept)?;
         let next = self.store_settled(work, (place, settlement), going_on)?;

@@ -33,7 +33,7 @@ impl State {
                 (fate, why) = (Fate::Cancel, Some("canceled".into()));
                 cancelled.push(job.id);
             }
-            fates.push(fate);
+            fates.push((job.id, fate));
             let keep = &settlement.keep;
             let was_started = fate != Fate::Keep || keep.was_started(job.id);
             let started_at = job.started_at.or(was_started.then_some(hold.claimed_at));
@@ -112,11 +112,11 @@ impl State {
         keep.job.filter(|_| !is_lane_s)
     }
 
-    fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[Fate]) {
+    fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[(JobId, Fate)]) {
         let Some(row) = self.queues.get_mut(&queue) else {
             return;
         };
-        row.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as u64;
+        row.processed += fates.iter().filter(|(_, fate)| *fate == Fate::Done).count() as u64;
         row.failed += u64::from(settlement.has_failed(fates.iter().copied()));
     }
 

@@ -244,7 +244,7 @@ local function end_job(l, turn, j, cancelled, tally, claimed_at)
   end
   if owns(turn, j) then j.retry, j.crashes = turn.retry, turn.crashes end
   if fate == 'done' then tally.done = tally.done + 1
-  elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not turn.cancels) then
+  elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not j.untouched and not turn.cancels) then
     tally.failed = 1
   end
   if fate == 'keep' then return true end
