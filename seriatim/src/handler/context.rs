@@ -91,15 +91,20 @@ impl Context {
         transaction: &mut impl Transaction,
         turns: &[Settlement],
     ) -> Result<()> {
-        let (env, store) = (&self.call.env, &**self.store());
+        let (call, store) = (&*self.call, &**self.store());
         let request = Settle::now(turns.to_vec());
-        if !transaction.settle(store, request).await?.iter().all(Settled::is_ok) {
+        let settled = transaction.settle(store, request).await?;
+        if !settled.iter().all(Settled::is_ok) {
             let message = "another node had taken this claim over: nothing was written";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let Some(exhausted) = env.exhausted else { return Ok(()) };
-        let settled = turns.iter().enumerate().map(|(place, end)| (self.call.claimed(place), end));
-        let jobs: Vec<Job> = settled.flat_map(|(turn, end)| exhausted(env, turn, end)).collect();
+        let Some(exhausted) = call.env.exhausted else { return Ok(()) };
+        let calls = |(place, (end, settled)): (usize, (&Settlement, &Settled))| {
+            let is_flagged =
+                |job| matches!(settled, Settled::Ok { cancelled, .. } if cancelled.contains(&job));
+            exhausted(&call.env, call.claimed(place), end, &is_flagged)
+        };
+        let jobs: Vec<Job> = turns.iter().zip(&settled).enumerate().flat_map(calls).collect();
         for jobs in pushes_of(&jobs) {
             transaction.push(store, Push { now: None, jobs: jobs.to_vec() }).await?;
         }

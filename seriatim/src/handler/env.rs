@@ -8,10 +8,11 @@ use tokio::sync::Notify;
 
 use crate::contract::SharedStore;
 use crate::handler::codec::Codec;
-use crate::model::{Job, Result, Settlement, Turn};
+use crate::model::{Job, JobId, Result, Settlement, Turn};
 
-/// The calls of a hook for the jobs that a settlement buries or drops.
-pub(crate) type ExhaustedCalls = fn(&CallEnv, &Turn, &Settlement) -> Vec<Job>;
+/// The calls of a hook for the jobs that a settlement buries or drops, but for those that are flagged: they end cancelled.
+pub(crate) type ExhaustedCalls =
+    fn(&CallEnv, &Turn, &Settlement, is_flagged: &dyn Fn(JobId) -> bool) -> Vec<Job>;
 
 pub(crate) struct CallEnv {
     pub(crate) store: SharedStore,

@@ -47,7 +47,8 @@ impl Ended {
         let witness = wanted.then(|| (call.clone(), place));
         let goes_on = turn.key.is_some() && settlement.is_all_done();
         let may_go_on = goes_on.then(|| turn.queue.clone());
-        let calls = calls_about(&call.env, turn, &settlement);
+        let is_flagged = |job| call.control.is_flagged(turn.lane, job);
+        let calls = calls_about(&call.env, turn, &settlement, &is_flagged);
         let kept = Kept { jobs: Some(jobs), witness, calls, ..Kept::default() };
         Self { settlement, kept, may_go_on }
     }
@@ -59,9 +60,14 @@ impl Ended {
 }
 
 /// The hook's calls that must be pushed before this turn is settled.
-pub(super) fn calls_about(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+pub(super) fn calls_about(
+    env: &CallEnv,
+    turn: &Turn,
+    settlement: &Settlement,
+    is_flagged: &dyn Fn(JobId) -> bool,
+) -> Vec<Job> {
     let Some(calls) = env.exhausted else { return Vec::new() };
-    shielded(|| calls(env, turn, settlement)).unwrap_or_else(|text| {
+    shielded(|| calls(env, turn, settlement, is_flagged)).unwrap_or_else(|text| {
         tracing::error!("the codec panicked: {text}; the hook for exhausted jobs is not called");
         Vec::new()
     })

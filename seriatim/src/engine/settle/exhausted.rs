@@ -119,15 +119,15 @@ pub(in crate::engine) fn guarded(worker: Worker) -> Worker {
     })
 }
 
-/// Whether a job of the call has ended; `None` while one is still running. Otherwise the settlement was refused: the
-/// claim was taken over, and the job is tried again.
+/// Whether a job of the call has ended; `None` while one is still running. Otherwise the settlement was refused (the
+/// claim was taken over, and the job is tried again), or a person had cancelled the job.
 async fn ended(call: &Arc<Call>) -> Result<Option<bool>> {
     let mut has_ended = false;
     for about in Batch::<Exhausted>::read(call).0.payloads() {
         match call.env.store.job(about.job_id).await?.map(|job| job.state) {
             Some(JobState::Running) => return Ok(None),
-            Some(JobState::Queued | JobState::Succeeded) => {}
-            Some(JobState::Dead | JobState::Canceled) | None => has_ended = true,
+            Some(JobState::Queued | JobState::Succeeded | JobState::Canceled) => {}
+            Some(JobState::Dead) | None => has_ended = true,
         }
     }
     Ok(Some(has_ended))
@@ -151,7 +151,7 @@ pub(in crate::engine) async fn announced(
     turns: Vec<Turn>,
     settlements: Vec<Settlement>,
 ) -> (Vec<Turn>, Vec<Settlement>) {
-    let of = |(turn, settlement)| calls_about(&core.env, turn, settlement);
+    let of = |(turn, settlement)| calls_about(&core.env, turn, settlement, &|_| false);
     let calls: Vec<Vec<Job>> = turns.iter().zip(&settlements).map(of).collect();
     if push(core, &calls.concat()).await {
         return (turns, settlements);
@@ -187,13 +187,18 @@ async fn push(core: &Core, calls: &[Job]) -> bool {
     true
 }
 
-/// The hook's calls for the jobs that a settlement buries or drops.
-pub(in crate::engine) fn calls(env: &CallEnv, turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+/// See [`ExhaustedCalls`](crate::handler::env::ExhaustedCalls).
+pub(in crate::engine) fn calls(
+    env: &CallEnv,
+    turn: &Turn,
+    settlement: &Settlement,
+    is_flagged: &dyn Fn(JobId) -> bool,
+) -> Vec<Job> {
     if settlement.is_all_done() || &*turn.queue == Exhausted::QUEUE {
         return Vec::new();
     }
     let is_exhausted = |id| matches!(settlement.fate_of(id), Fate::Bury | Fate::Drop);
-    let ended = turn.jobs.iter().filter(|job| is_exhausted(job.id));
+    let ended = turn.jobs.iter().filter(|job| is_exhausted(job.id) && !is_flagged(job.id));
     let call = |mut exhausted: Exhausted| {
         let job = call_about(env, &exhausted).or_else(|_| {
             exhausted.payload = None;

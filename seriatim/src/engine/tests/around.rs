@@ -240,6 +240,42 @@ async fn a_payload_too_deep_to_be_repeated_keeps_no_call_from_the_exhausted_hook
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_exhausted_hook_hears_of_no_job_that_was_cancelled() {
+    let (kept, forgotten) = (Queue::exclusive("mail"), Queue::fifo("mail"));
+    // The node may not have heard of it yet when the handler fails.
+    for (queue, hears_of_it) in [(kept.clone(), true), (kept, false), (forgotten, true)] {
+        let (rig, log, ends) = (Rig::new(), Log::default(), Arc::new(tokio::sync::Notify::new()));
+        rig.store_declared(queue.max_retries(0)).await;
+        let id = rig.push(Job::new("mail", &1).unwrap().key("k")).await;
+        let (told, begun, waits) = (log.clone(), log.clone(), ends.clone());
+        let builder = engine(&rig).on_retries_exhausted(move |_: Exhausted| {
+            told.add("told");
+            async { Ok(()) }
+        });
+        let builder = builder.worker("mail", move |_: Batch<u32>, call: Context| {
+            begun.add("begun");
+            let waits = waits.clone();
+            async move {
+                if hears_of_it {
+                    call.cancelled().await;
+                } else {
+                    waits.notified().await;
+                }
+                Err::<(), Failure>("cancelled".into())
+            }
+        });
+        let running = Running::start(builder);
+        log.reaches(1).await;
+        let cancel = store::Cancel { now: None, jobs: vec![id] };
+        assert_eq!(rig.cancel(cancel).await.unwrap(), [store::Cancelled::Flagged]);
+        ends.notify_one();
+        pass(secs(60)).await;
+        assert_eq!(running.stop().await.cancelled, 1);
+        assert_eq!(log.lines(), ["begun"], "{hears_of_it}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn h9_an_exhausted_hook_whose_process_died_is_called_by_another() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
