@@ -317,9 +317,16 @@ function L.unindex_job(l, j, run)
   if S.merges and j.digest ~= '' then run('HDEL', K.equal, l.id .. j.digest) end
 end
 
--- An empty list forgets what its jobs had in common.
+-- An empty list forgets what its jobs had in common; any other the turns that none of its jobs had: a busy lane of
+-- `accumulate` is never empty, and would keep its state after one failure for good.
 function L.clear_list(l)
   if l.count == 0 then l.flags, l.falls, l.bytes, l.task = 0, false, 0, '' end
+  if not l.falls then return end
+  local first, falls = head_in(l), {}
+  for _, fall in ipairs(l.falls) do
+    if fall[1] >= first then falls[#falls + 1] = fall end
+  end
+  l.falls = falls[1] and falls or false
 end
 
 -- Appends a job if that keeps the list as it must be; its record is in `jobs`, or will be.

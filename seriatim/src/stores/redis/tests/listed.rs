@@ -20,6 +20,12 @@ async fn forms(prefix: &str) -> Vec<u8> {
     records.iter().map(|record| record[0].to_ascii_uppercase()).collect()
 }
 
+/// Whether the record of the only lane, a list, shows no special state (`is_bare` of compact.lua).
+async fn is_bare(prefix: &str) -> bool {
+    let records: Vec<Vec<u8>> = ask(prefix, "HVALS", "lanes").await;
+    records[0][67..69] == [0, 0]
+}
+
 async fn assert_nothing_is_left(prefix: &str) {
     let mut link = linked(&url()).await;
     let mut cmd = ::redis::cmd("KEYS");
@@ -132,6 +138,27 @@ async fn a_turn_of_a_long_lane_is_ordered_by_score_and_what_arrives_waits_for_th
     fail(&store, &turns[0]).await;
     let turns = claim(&store, 1).await;
     assert_eq!(turns[0].jobs.len() as u32, JOBS + 1, "the two of 7 are one");
+    done(&store, &turns).await;
+    assert_nothing_is_left(&prefix).await;
+}
+
+#[tokio::test]
+async fn a_lane_that_is_never_empty_has_its_short_form_again_when_what_failed_is_done() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::accumulate("q").merge(Merge::None)).await;
+    push_tags(&store, 0..2).await;
+    let turns = claim(&store, 1).await;
+    push_tags(&store, 2..3).await;
+    fail(&store, &turns[0]).await;
+    assert!(!is_bare(&prefix).await, "two jobs have failed");
+    let turns = claim(&store, 1).await;
+    let attempts = |turn: &Turn| turn.jobs.iter().map(|job| job.attempt).collect::<Vec<_>>();
+    assert_eq!((tags(&turns[0]), attempts(&turns[0])), (vec![0, 1, 2], vec![2, 2, 1]));
+    push_tags(&store, 3..5).await;
+    assert!(done(&store, &turns).await[0].is_ok());
+    assert!(is_bare(&prefix).await, "these jobs have not");
+    let turns = claim(&store, 1).await;
+    assert_eq!((tags(&turns[0]), attempts(&turns[0])), (vec![3, 4], vec![1, 1]));
     done(&store, &turns).await;
     assert_nothing_is_left(&prefix).await;
 }
