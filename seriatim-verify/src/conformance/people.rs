@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::store::*;
-use seriatim::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
+use seriatim::{ErrorKind, Job, Merge, Mode, Outcome, Queue, Timestamp};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -13,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_requeued_job_comes_back_as_it_was,
         a_requeued_job_belongs_to_no_earlier_claim,
         l4_a_requeued_payload_merges_with_one_that_waits,
+        a_requeued_payload_merges_if_its_queue_merged_none_when_it_was_pushed,
         a_requeue_onto_a_claimed_lane_counts_as_an_arrival,
         requeue_and_bury_of_one_key_lose_nothing,
         dead_jobs_are_chosen_by_id_and_by_key,
@@ -106,6 +107,27 @@ async fn l4_a_requeued_payload_merges_with_one_that_waits(mut bench: Bench) {
     assert_eq!((turn.jobs.len(), turn.jobs[0].id, turn.jobs[0].score), (1, older, 2.0));
     assert_eq!(bench.job(newer).await.id, newer, "both stay known");
     assert_eq!(turn.retry_count, -1);
+}
+
+async fn a_requeued_payload_merges_if_its_queue_merged_none_when_it_was_pushed(mut bench: Bench) {
+    for queue in [Queue::fifo("q"), Queue::accumulate("q").merge(Merge::None)] {
+        bench.declare(queue).await;
+        let large = "x".repeat(100_000);
+        let dead = bench.push_all(vec![job("a"), job(&large).key("large")]).await;
+        for turn in bench.claim(2).await {
+            bury(&mut bench, &turn).await;
+        }
+        bench.queue(Mode::Accumulate).await;
+        bench.push_all(vec![job("a"), job(&large).key("large")]).await;
+        assert_eq!(bench.requeue_all().await, 2);
+        let turns = bench.claim(2).await;
+        let mut ids: Vec<_> = turns.iter().flat_map(|turn| &turn.jobs).map(|job| job.id).collect();
+        ids.sort();
+        assert_eq!(ids, [dead[0].job_id, dead[1].job_id]);
+        for turn in &turns {
+            bench.done(turn).await;
+        }
+    }
 }
 
 async fn a_requeue_onto_a_claimed_lane_counts_as_an_arrival(mut bench: Bench) {

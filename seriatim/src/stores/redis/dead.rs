@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use super::Redis;
 use super::args::Args;
 use super::layout::{Layout, Take};
-use super::link::{MORGUE, MOVED, TAKE_IN};
+use super::link::{DIGEST, MORGUE, MOVED, TAKE_IN};
 use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, name_job};
 use crate::contract::{Acted, Selected, Selection};
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::{JobId, Result, Timestamp};
+use crate::model::payload::digest;
+use crate::model::{JobId, Payload, Result, Timestamp};
 
 /// Most jobs cancelled, or dead ones requeued or deleted, per script.
 pub(super) const STEP_JOBS: usize = 200;
@@ -24,6 +25,7 @@ pub(super) enum What {
     Join,
     Delete,
     List,
+    Undigested,
     HandOut,
 }
 
@@ -34,6 +36,7 @@ impl What {
             Self::Join => "join",
             Self::Delete => "delete",
             Self::List => "list",
+            Self::Undigested => "undigested",
             Self::HandOut => "hand_out",
         }
     }
@@ -76,6 +79,9 @@ impl Redis {
     ) -> Result<bool> {
         let left = ACTION_ROWS_MAX as u64 - acted.count;
         let rows_max = left.min(STEP_JOBS as u64);
+        if what != What::Delete && known.queue.merges() {
+            self.digest_dead(shard, now, rows_max, which).await?;
+        }
         let call = Call { what, version: known.version, floor: 0, now };
         let mut reply = self.in_morgue(shard, call, rows_max, which).await?;
         if reply.count.is_none() {
@@ -90,6 +96,30 @@ impl Redis {
         let goes_on = reply.more && count > 0 && count < left;
         acted.more |= reply.more && !goes_on;
         Ok(goes_on)
+    }
+
+    /// Gives dead jobs that were pushed when their queue did not compare payloads what they are compared by.
+    async fn digest_dead(
+        &self,
+        shard: Shard,
+        now: Option<Timestamp>,
+        rows_max: u64,
+        which: &Args,
+    ) -> Result<()> {
+        let call = Call { what: What::Undigested, version: 0, floor: 0, now };
+        loop {
+            let mut rows = self.in_morgue(shard, call, rows_max, which).await?.rows;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let mut args = Args::at(now);
+            while !rows.is_empty() {
+                let job = shard.job(rows.int()?, rows.int()?);
+                let (task, payload) = (rows.name()?, Payload::from_bytes(rows.bytes()?));
+                name_job(&mut args, job).bytes(digest(task.as_deref(), &payload));
+            }
+            self.link.run(&DIGEST, &self.key(shard, ""), &args).await?;
+        }
     }
 
     async fn in_morgue(

@@ -77,6 +77,7 @@ shard_scripts! {
     CANCEL = "lua/cancel.lua",
     CHANGE = "lua/change.lua",
     DECLARE = "lua/declare.lua",
+    DIGEST = "lua/digest.lua",
     LANES = "lua/lanes.lua",
     MORGUE = "lua/morgue.lua",
     MOVED = "lua/moved.lua",

@@ -1,8 +1,8 @@
 -- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, version, lowest token, all|jobs|keys,
 -- then (seq, creation millisecond) or keys. Answers {count, whether there are more, rows}. Operations that may open a
 -- lane (`requeue`, `join`) require this version; else the count is -1. `join` requeues only if the key has a lane. The
--- rows of `list` are seq, created, key; those of `hand_out` are the input of `take_in.lua` for each job; the others
--- have none. A job whose payload is lost can only be listed and deleted: a waiting job that equals it would lose its own to it.
+-- rows of `list` are seq, created, key; those of `undigested` seq, created, task, payload of jobs without a digest, up to some
+-- bytes; those of `hand_out` are the input of `take_in.lua` for each job; the others have none. A job whose payload is lost can only be listed and deleted: a waiting job that equals it would lose its own to it.
 --
 -- Reads dead or deadkeys and the jobs; writes these, and the lanes of requeued jobs.
 if not S then return { 0, 0, {} } end
@@ -53,9 +53,17 @@ local function tell(...)
   for _, value in ipairs({ ... }) do rows[#rows + 1] = value end
 end
 
+local bytes_left = 16 * 1024 * 1024
+local function tell_undigested(j)
+  if j.digest ~= '' or bytes_left <= 0 then return end
+  bytes_left = bytes_left - j.size
+  tell(j.seq, j.created, j.task, J.body_of(j))
+end
+
 local function act(j)
   if ARGV[2] == 'list' then return tell(j.seq, j.created, j.key) end
   if ARGV[2] ~= 'delete' and not J.has_body(j) then return end
+  if ARGV[2] == 'undigested' then return tell_undigested(j) end
   if ARGV[2] == 'hand_out' then
     return tell(cmsgpack.pack(j.key, J.route_text(j.route), j.created, j.task, j.digest, j.score,
       j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, J.body_of(j)))
