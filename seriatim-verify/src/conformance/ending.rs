@@ -36,6 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
         attempts_bound_failures_and_crashes_together,
         a_snooze_is_not_counted,
         a_release_leaves_everything_as_it_was,
+        what_was_only_released_has_never_started,
         a_released_lane_keeps_its_due_time,
         an_explicit_bury_takes_the_turn_in_accumulate,
         an_explicit_bury_takes_the_head_in_fifo,
@@ -411,6 +412,36 @@ async fn a_release_leaves_everything_as_it_was(mut bench: Bench) {
         let after = bench.claimed(request).await.turns.remove(0);
         assert!(after.token > before.token);
         assert_eq!(Turn { token: before.token, ..after }, before, "{mode}");
+    }
+}
+
+async fn what_was_only_released_has_never_started(mut bench: Bench) {
+    for mode in Mode::ALL {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode).retain_completed(WAIT)).await;
+        let push = |n: u32| {
+            let job = Job::new(name, &n).unwrap();
+            if mode.is_keyed() { job.key("k") } else { job }
+        };
+        let pushed = bench.push_all(vec![push(1), push(2)]).await;
+        let request = bench.claim_request(name, 9);
+        for turn in bench.claimed(request).await.turns {
+            assert!(bench.end(&turn, Outcome::Release).await.is_ok(), "{mode}");
+        }
+        for pushed in &pushed {
+            let job = bench.job(pushed.job_id).await;
+            assert_eq!(
+                (job.state, job.attempt, job.started_at),
+                (JobState::Queued, 0, None),
+                "{mode}"
+            );
+        }
+        bench.pass(WAIT / 2);
+        let request = bench.claim_request(name, 1);
+        let turn = bench.claimed(request).await.turns.remove(0);
+        bench.done(&turn).await;
+        let first = bench.job(pushed[0].job_id).await;
+        assert_eq!((first.attempt, first.started_at), (1, Some(turn.claimed_at)), "{mode}");
     }
 }
 

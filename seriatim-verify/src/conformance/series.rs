@@ -110,6 +110,9 @@ async fn jobs_that_were_not_started_go_back_as_they_were(mut bench: Bench) {
     let verdict = Verdict { done: 1, ..Outcome::Release.into() };
     assert!(bench.end(&turn, verdict).await.is_ok());
     assert_eq!(bench.stats().await.jobs, 3);
+    for job in &turn.jobs[1..] {
+        assert_eq!(bench.job(job.id).await.started_at, None);
+    }
     let turn = series(&mut bench, 9).await;
     assert_eq!(tags(&turn), first(&bench, &["b", "c", "d"]));
     assert!(turn.jobs.iter().all(|job| job.attempt == 1), "{turn:?}");

@@ -59,7 +59,7 @@ pub struct JobView {
     pub cancel_requested: bool,
     /// When it was pushed.
     pub created_at: Timestamp,
-    /// When it first started.
+    /// When it first started; a turn that was released does not count.
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,

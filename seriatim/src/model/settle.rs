@@ -165,7 +165,7 @@ pub struct Keep {
     /// Whether this claim counts as an attempt of every kept job that was started.
     pub counted: bool,
     /// Whether, of the kept jobs, only `job` was started: where jobs are handed over one after the other
-    /// ([`Claim::series_max`](crate::store::Claim::series_max)).
+    /// ([`Claim::series_max`](crate::store::Claim::series_max)), and in a release, which names no job.
     pub others_unstarted: bool,
     /// Whether the lane is held until an operator acts.
     pub hold: bool,
@@ -342,12 +342,8 @@ pub fn plan(
         Some(_) => planner.outcome(&verdict.outcome),
         None => (Fate::Done, Keep::fresh()),
     };
-    if let Some((buried, why)) = verdict.undecodable.first() {
+    if let Some((_, why)) = verdict.undecodable.first() {
         keep.counted |= rest == Fate::Done;
-        if verdict.outcome == Outcome::Release {
-            // The job that goes back as it was must not get the error of another.
-            keep.job = keep.job.map(|_| *buried);
-        }
         // A settlement has one error, for the buried job and for the outcome of the others.
         let own = keep.error.filter(|_| head.is_some() && verdict.outcome.error().is_some());
         let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
@@ -404,7 +400,9 @@ impl Planner<'_> {
             Outcome::Snooze { length } => {
                 (Fate::Keep, Keep { due: Due::In((*length).min(DELAY_MAX)), ..self.unchanged() })
             }
-            Outcome::Release => (Fate::Keep, self.unchanged()),
+            Outcome::Release => {
+                (Fate::Keep, Keep { job: None, others_unstarted: true, ..self.unchanged() })
+            }
             Outcome::Bury { error } => self.end(Fate::Bury, error),
             Outcome::Cancel { reason } => self.end(Fate::Cancel, reason),
         }

@@ -110,7 +110,7 @@ fn release_unread(row: &LaneView, token: Token) -> Settlement {
         crashes: row.crashes,
         error: row.error.clone(),
         counted: false,
-        others_unstarted: false,
+        others_unstarted: true,
         hold: false,
     };
     Settlement { rest: Fate::Keep, keep, ..Settlement::done(row.lane, token) }

@@ -278,7 +278,10 @@ impl<'t> Failure<'t> {
         let failed = |job: &&TurnJob| match settlement.fate_of(job.id) {
             _ if cancelled.contains(&job.id) => false,
             Fate::Bury | Fate::Drop => true,
-            Fate::Keep => settlement.keep.job.is_none_or(|owner| owner == job.id),
+            Fate::Keep => {
+                let keep = &settlement.keep;
+                keep.was_started(job.id) && keep.job.is_none_or(|owner| owner == job.id)
+            }
             Fate::Done | Fate::Cancel | Fate::Expire => false,
         };
         let jobs = self.turn.jobs.iter().filter(failed).collect();

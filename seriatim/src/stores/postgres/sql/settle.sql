@@ -501,7 +501,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT n.ctid AS row, n.taken, n.joined FROM seriatim.lane n
       WHERE n.number = w.lane AND n.queue = w.queue AND n.token = w.token AND n.claimed AND n.joined IS NOT NULL OFFSET 0) l
     JOIN seriatim.queue q ON q.number = w.queue AND q.mode = 2 AND q.retain = 0
-    WHERE w.alone AND w.rest = 5
+    WHERE w.alone AND w.rest = 5 AND w.owner IS NOT NULL
   ), job AS MATERIALIZED (
     SELECT t.row, u.seq, u.at, (_except->>format('%s:%s', t.place, u.seq))::smallint = 0 AS done,
       u.seq = t.owner OR i.flagged AS stays

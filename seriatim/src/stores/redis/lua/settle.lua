@@ -325,7 +325,7 @@ local function keep_whole(l, turn, claimed_at)
   end
   local edge = l.edge
   l.bytes, l.shut_bytes, l.shut, l.shut_prio, l.closed, l.edge = l.bytes + l.shut_bytes, 0, false, NO_PRIO, 0, 0
-  fall(l, edge, claimed_at, turn.counted)
+  if not turn.alone then fall(l, edge, claimed_at, turn.counted) end
   if S.merges then return_digests(l, ids_in(l, closed), any_arrived) end
 end
 
@@ -366,7 +366,7 @@ local function return_jobs(l, turn, kept, back, claimed_at)
   end
   l.closed = 0
   if S.mode == 'accumulate' and back[1] then
-    fall(l, number_in(back[#back]), claimed_at, turn.counted)
+    if not turn.alone then fall(l, number_in(back[#back]), claimed_at, turn.counted) end
     return_digests(l, back, true)
   end
   L.clear_list(l)
