@@ -147,7 +147,7 @@ impl World {
 
     async fn send(&mut self, turn: &Turn, outcome: Outcome) {
         let cause = format!("{outcome:?}").split([' ', '{']).next().unwrap_or("").to_lowercase();
-        let wait = |_| Duration::from_secs(3);
+        let wait = |_: NextRetry<'_>| Duration::from_secs(3);
         let settlement: Settlement = plan(turn, &self.queue, &outcome.into(), &wait);
         let sent_at = self.tick();
         let request =
