@@ -202,6 +202,13 @@ async fn a_job_that_is_rescheduled_in_accumulate_takes_its_key_along_and_that_is
     assert!(due.as_microsecond() > soonest.as_micros(), "{moved}");
     let said = house.text(&["jobs", "reschedule", &id, "--in", "2h"]);
     assert!(said.contains("all 2 of \"order-1\" are due in "), "{said}");
+    house.hand.push(order(2, 1)).await;
+    assert_eq!(house.hand.claim("orders").await.len(), 1);
+    let behind = house.hand.push(order(2, 2)).await.to_string();
+    let moved = house.json(&["jobs", "reschedule", &behind, "--in", "1h"]);
+    assert!(moved["lane_due"].is_null(), "that is when the running turn was due: {moved}");
+    let said = house.text(&["jobs", "reschedule", &behind, "--in", "1h"]);
+    assert!(said.contains("what waits for \"order-2\" is due at that time"), "{said}");
     let mail = house.hand.push(mail("ann")).await.to_string();
     let moved = house.json(&["jobs", "reschedule", &mail, "--in", "1h"]);
     assert!(moved["lane_due"].is_null() && moved["run_at"].is_string(), "{moved}");
