@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use seriatim::store::JobView;
 use seriatim::{JobId, Timestamp};
 
+use super::super::audit::Doing;
 use super::super::problem::Told;
 use super::super::{Access, Problem, Result, Scope, Shared, Who};
 use super::frame::{PLACES, Said};
@@ -40,6 +41,7 @@ pub(in crate::http) struct Visit {
     pub(super) wants: Wants,
     /// Whether it changes nothing, so that it may be sent again.
     is_read: bool,
+    doing: Doing,
     /// See [`session::said_key`].
     said_key: [u8; 32],
 }
@@ -127,8 +129,8 @@ impl Visit {
             false => Wants::All,
         };
         let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
-        let (scope, is_read) = (who.scope(), false);
-        Self { frame, clock, scope, who, visitor, discreet, wants, is_read, said_key }
+        let (scope, is_read, doing) = (who.scope(), false, Doing::default());
+        Self { frame, clock, scope, who, visitor, discreet, wants, is_read, doing, said_key }
     }
 
     /// What the next page tells, as a cookie that no other site can make.
@@ -139,6 +141,11 @@ impl Visit {
     /// Who it is, or why that cannot be known.
     pub(in crate::http) fn visitor(&self) -> &Result<Option<Who>, String> {
         &self.visitor
+    }
+
+    /// What the audit log says of a form: its handler fills it in.
+    pub(in crate::http) fn doing(&self) -> &Doing {
+        &self.doing
     }
 
     pub(super) fn who(&self) -> &Who {

@@ -164,8 +164,7 @@ async fn every_page_is_small_and_asks_the_store_little() {
     let site = Pages::new();
     let job = fill(site.store.clone()).await;
     for _ in 0..MANY {
-        let deed = format!("/do?key={}", key(0));
-        site.does(&deed, "deed=queue.resume&queue=orders").await;
+        site.does("/do", &format!("deed=lane.resume&queue=orders&key={}", key(0))).await;
     }
     let (node, key) = ("hand-1", key(0));
     let lanes = Views::lanes(&*site.store, LaneQuery::new("orders"));
