@@ -92,7 +92,7 @@ impl Journal {
     }
 
     fn is_idle(&self) -> bool {
-        self.book.is_none() && !self.feed.is_heard()
+        self.book.is_none() && !self.feed.is_awaited()
     }
 
     fn write(&self, event: &Event<'_>) {
