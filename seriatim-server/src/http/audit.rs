@@ -300,6 +300,7 @@ impl Entry {
             status: self.status,
             count: self.count,
             request_id: self.request_id.clone(),
+            noted_at: Timestamp::default(),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::protocol::document::Event;
 
 pub(crate) use book::Book;
 pub(crate) use feed::{Feed, Hearing, News};
-pub(crate) use search::{Wanted, of_job, page};
+pub(crate) use search::{READ_BYTES_MAX, Start, Wanted, latest, of_job, page};
 pub(crate) use shelf::{Limits, trim};
 
 /// Most running turns whose jobs are remembered until they are settled. Those of the oldest
