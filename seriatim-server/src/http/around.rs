@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
-use super::pages::{Visit, session, without_trail};
+use super::pages::{EXPORT_START, Visit, session, without_trail};
 use super::problem::QUOTED_BYTES_MAX;
 use super::route::{Door, Met, method_word};
 use super::scope::Reach;
@@ -215,6 +215,8 @@ impl Gate {
         match (class, self.path) {
             (_, EVENTS_PATH | LIVE_PATH) => 0,
             (Class::Readers, path) if path.contains("{job_id}") => JOB_ANSWER_BYTES,
+            // It is made step by step, and sent for as long as its reader likes.
+            (Class::Readers, path) if path.starts_with(EXPORT_START) => JOB_ANSWER_BYTES,
             (Class::Readers, _) => PAGE_ANSWER_BYTES,
             _ => 0,
         }
