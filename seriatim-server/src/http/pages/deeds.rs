@@ -82,7 +82,7 @@ pub(super) async fn carry_out(
         return Ok(response);
     }
     let count = deed.carry_out(&app, &who).await?;
-    app.checkups.forget().await;
+    app.checkups.forget();
     say(&visit, &mut response, &said(&deed, count));
     response.extensions_mut().insert(super::super::audit::Count(count));
     Ok(response)
