@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::store::Store;
-use seriatim::{Error, ErrorKind, Queue, SharedStore};
+use seriatim::{Error, ErrorKind, Queue, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use crate::app::doctor::{Finding, Seen, judge, look};
@@ -39,6 +39,13 @@ pub(super) struct Checkup {
     repairs: u64,
     pub(super) seen: Seen,
     pub(super) findings: Vec<Finding>,
+}
+
+impl Checkup {
+    /// The store's time, which decides who is silent: this machine may have another one.
+    pub(super) fn now(&self) -> Timestamp {
+        self.seen.now + self.at.elapsed()
+    }
 }
 
 impl Checkups {

@@ -28,7 +28,7 @@ const RUNNING_MAX: usize = 1_000;
 /// Lanes read of each queue for retries and holds, most retries first.
 const FAILED_MAX: usize = 100;
 /// Held lanes and paused lanes read of each queue, oldest first.
-const LANES_MAX: usize = 1_000;
+pub(crate) const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.
 pub(crate) const DEAD_MAX: usize = 100;
 /// Waiting lanes read of each queue for bindings to nodes and groups, the earliest due first: unlike jobs by age, they have

@@ -17,7 +17,7 @@ mod troubles;
 use seriatim::Queue;
 
 pub(crate) use finding::{Finding, List, Repair, Severity};
-pub(crate) use look::{DEAD_MAX, Seen, look};
+pub(crate) use look::{DEAD_MAX, LANES_MAX, Seen, look};
 
 /// The findings, the worst first. `declared`: the queues of the configuration.
 pub(crate) fn judge(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {

@@ -350,3 +350,18 @@ async fn of_many_findings_of_one_kind_one_is_told_and_others_are_named() {
     let retrying = "href=\"/queues/held/lanes?by=retry_count\">1</a>";
     assert!(site.get("/queues").await.contains(retrying), "a figure leads to what it counts");
 }
+
+#[tokio::test]
+async fn held_keys_of_several_queues_are_counted_and_the_link_says_where_most_of_them_are() {
+    let site = Pages::new();
+    let hold = |name| Queue::fifo(name).max_retries(0).exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store.clone(), vec![hold("bills"), hold("mails")]).await;
+    for (queue, key) in [("bills", "a"), ("mails", "b"), ("mails", "c")] {
+        hand.push(Job::new(queue, &1).unwrap().key(key)).await;
+    }
+    hand.fail_all("bills", "no stock").await;
+    hand.fail_all("mails", "no stock").await;
+    let page = site.get("/").await;
+    let held = "<dt>held</dt><dd>3 <a href=\"/queues/mails/lanes?state=held\">2 in mails</a></dd>";
+    assert!(page.contains(held), "{page}");
+}
