@@ -28,7 +28,6 @@
   let timer = 0;
   let paused = false;
   let announced = 0;
-  const clock = one('[data-clock]');
   const stale = one('[data-stale]');
   const pause = one('[data-pause]');
 
@@ -108,7 +107,7 @@
     try {
       const response = await fetch(location.href, { headers: { 'X-Parts': '1', 'If-None-Match': etag }, redirect: 'manual' });
       if (response.type === 'opaqueredirect' || response.status === 401) return location.reload();
-      clock.textContent = response.headers.get('x-as-of') || clock.textContent;
+      each('[data-as]').forEach((it) => { it.textContent = response.headers.get(it.dataset.as) ?? it.textContent; });
       if (response.status === 200) {
         etag = response.headers.get('etag') || '';
         const page = new DOMParser().parseFromString(`<main>${await response.text()}</main>`, 'text/html');

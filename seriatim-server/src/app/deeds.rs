@@ -40,6 +40,9 @@ pub(crate) struct Deed {
     pub(crate) count: Option<u64>,
     #[serde(default)]
     pub(crate) request_id: Option<String>,
+    /// When it was noted, which is what orders them.
+    #[serde(skip)]
+    pub(crate) noted_at: Timestamp,
 }
 
 /// Verbs of deeds, and what they did.
@@ -241,8 +244,9 @@ pub(crate) async fn latest(
         let notes = store.read_notes(query).await?;
         read += notes.len();
         for note in &notes {
-            let deed = serde_json::from_slice(&note.value).ok();
-            deeds.extend(deed.filter(fits));
+            let deed: Option<Deed> = serde_json::from_slice(&note.value).ok();
+            let noted_at = moment(&suffix(&note.name));
+            deeds.extend(deed.map(|deed| Deed { noted_at, ..deed }).filter(fits));
             if deeds.len() >= rows_max {
                 return Ok(Page { entries: deeds, next: Some(suffix(&note.name)) });
             }
@@ -255,6 +259,12 @@ pub(crate) async fn latest(
         }
         end.clone_from(&last.name);
     }
+}
+
+/// The time of a note, from the end of its name.
+fn moment(suffix: &str) -> Timestamp {
+    let micros = suffix.split('-').next().and_then(|digits| digits.parse().ok());
+    micros.map(Timestamp::from_micros).unwrap_or_default()
 }
 
 /// Those that fit among the latest, read in one step.
@@ -318,6 +328,7 @@ mod tests {
             status: 200,
             count: None,
             request_id: None,
+            noted_at: Timestamp::default(),
         }
     }
 

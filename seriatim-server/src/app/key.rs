@@ -1,5 +1,6 @@
 //! One key in all queues: what holds it, what waits, what has ended.
 
+use futures_util::{StreamExt, stream};
 use seriatim::store::{JobState, JobView, NodeView, QueueView, Store};
 use seriatim::{ErrorKind, Timestamp};
 
@@ -13,6 +14,8 @@ use crate::protocol::document;
 
 /// Queues that are asked for a key.
 pub(super) const QUEUES_ASKED_MAX: usize = 200;
+/// As many at once.
+const AT_ONCE: usize = 8;
 
 /// What is asked for.
 pub(crate) struct Wanted<'a> {
@@ -88,16 +91,21 @@ pub(crate) async fn read(
     let left_out = queues.len().saturating_sub(QUEUES_ASKED_MAX);
     queues.truncate(QUEUES_ASKED_MAX);
     let now = store.now().await?;
-    let mut all = OfKey { queues: Vec::new(), left_out, nodes, now };
-    for (queue, figures) in queues {
-        match in_queue(store, &wanted, queue, &figures, &all).await {
-            Ok(found) => all.queues.extend(found),
+    let fleet = (&*nodes, now);
+    let ask = |(queue, figures)| in_queue(store, &wanted, queue, figures, fleet);
+    let asked: Vec<_> = queues.into_iter().map(ask).collect();
+    let mut asked = stream::iter(asked).buffered(AT_ONCE);
+    let mut queues = Vec::new();
+    while let Some(found) = asked.next().await {
+        match found {
+            Ok(found) => queues.extend(found),
             // It was deleted meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound && wanted.queue.is_none() => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(all)
+    drop(asked);
+    Ok(OfKey { queues, left_out, nodes, now })
 }
 
 /// Whether a queue may know a key: most of many are empty.
@@ -119,20 +127,20 @@ async fn in_queue(
     store: &dyn Store,
     wanted: &Wanted<'_>,
     queue: QueueView,
-    figures: &Figures,
-    all: &OfKey,
+    figures: Figures,
+    (nodes, now): (&[NodeView], Timestamp),
 ) -> Result<Option<InQueue>> {
     let (name, payloads) = (queue.queue.name.as_str(), wanted.payload_bytes_max);
     let lane = match figures.stats.lanes {
         0 => None,
         _ => find::known_lane(store, name, wanted.key).await?,
     };
-    let states = may_have_ended(&queue, figures);
+    let states = may_have_ended(&queue, &figures);
     let ended = lane_jobs::ended(store, name, wanted.key, &states, payloads).await?;
     let entity = match lane {
         Some(lane) => {
             let usage = &limits::UNKNOWN;
-            let around = Around { queue: &queue, usage, nodes: &all.nodes, now: all.now };
+            let around = Around { queue: &queue, usage, nodes, now };
             let after = wanted.after.clone().filter(|_| wanted.queue.is_some());
             let from = (after, wanted.jobs_max);
             Some(Entity::from(store, around, lane, from, payloads).await?)
@@ -141,4 +149,64 @@ async fn in_queue(
     };
     let is_known = entity.is_some() || !ended.is_empty();
     Ok(is_known.then_some(InQueue { queue, entity, ended }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use seriatim::store::{Declare, Memory, Push, Wrapper};
+    use seriatim::{Job, Queue, SharedStore};
+
+    use super::*;
+
+    /// A store whose lanes take a second to be read.
+    struct Slow {
+        inner: SharedStore,
+        under_way: Arc<AtomicUsize>,
+        most: Arc<AtomicUsize>,
+    }
+
+    impl Wrapper for Slow {
+        fn inner(&self) -> &SharedStore {
+            &self.inner
+        }
+
+        fn around<T: Send + 'static>(
+            &self,
+            operation: &'static str,
+            call: impl Future<Output = seriatim::Result<T>> + Send + 'static,
+        ) -> impl Future<Output = seriatim::Result<T>> + Send {
+            let (under_way, most) = (self.under_way.clone(), self.most.clone());
+            async move {
+                if operation == "lanes" {
+                    let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    under_way.fetch_sub(1, Ordering::SeqCst);
+                }
+                call.await
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn queues_are_asked_for_a_key_side_by_side_within_a_limit() {
+        let (inner, most) = (Arc::new(Memory::new()), Arc::<AtomicUsize>::default());
+        let store = Arc::new(Slow { inner, under_way: Arc::default(), most: most.clone() });
+        let store: SharedStore = store;
+        let name = |i: usize| format!("q-{i:02}");
+        let queues = (0..4 * AT_ONCE).map(|i| Queue::fifo(name(i))).collect();
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let jobs = (0..4 * AT_ONCE).map(|i| Job::new(name(i), &i).unwrap().key("k")).collect();
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let found = read(&*store, Wanted::of("k", None), |_| true).await.unwrap();
+        let names = found.queues.iter().map(|of| of.queue.queue.name.clone());
+        assert_eq!(names.collect::<Vec<_>>(), (0..4 * AT_ONCE).map(name).collect::<Vec<_>>());
+        assert_eq!(most.load(Ordering::SeqCst), AT_ONCE);
+        assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use seriatim::store::{LaneQuery, LaneStage, LaneView, QueueStats};
 use seriatim::text::one_line;
 use seriatim::{
@@ -10,6 +11,8 @@ use seriatim::{
     store::{NodeId, Store},
 };
 
+/// Queues that are asked at once.
+const AT_ONCE: usize = 4;
 /// A turn is slow if it runs this many times longer than the median of its queue.
 const SLOW_FACTOR: u32 = 10;
 /// A turn that runs shorter than this is not slow.
@@ -41,15 +44,22 @@ pub(crate) async fn running(
     node: Option<&NodeId>,
     lanes_max: usize,
 ) -> seriatim::Result<Vec<Running>> {
-    let mut all = Vec::new();
-    for queue in stats.iter().filter(|queue| queue.claimed > 0) {
-        let stages = vec![LaneStage::Running];
-        let of_queue = LaneQuery::new(queue.queue.clone());
-        let query = LaneQuery { stages, node: node.cloned(), rows_max: lanes_max, ..of_queue };
-        let rows = store.lanes(query).await?.rows;
-        all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
-    }
-    Ok(all)
+    let busy = stats.iter().filter(|of| of.claimed > 0);
+    let asked: Vec<_> = busy.map(|of| of_queue(store, &of.queue, node, lanes_max)).collect();
+    let all: Vec<Vec<Running>> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+    Ok(all.into_iter().flatten().collect())
+}
+
+async fn of_queue(
+    store: &dyn Store,
+    queue: &Arc<str>,
+    node: Option<&NodeId>,
+    rows_max: usize,
+) -> seriatim::Result<Vec<Running>> {
+    let (stages, all) = (vec![LaneStage::Running], LaneQuery::new(queue.clone()));
+    let query = LaneQuery { stages, node: node.cloned(), rows_max, ..all };
+    let rows = store.lanes(query).await?.rows.into_iter();
+    Ok(rows.map(|lane| Running { queue: queue.clone(), lane }).collect())
 }
 
 /// How long the turn has been running.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use seriatim::text::cut_middle;
 use tracing::Instrument;
 
-use super::audit::{Entry, Signed, is_refusal};
+use super::audit::{Doing, Entry, Signed, is_refusal};
 use super::caller::{Class, Party, REQUEST_ID};
 use super::events::EVENTS_PATH;
 use super::limits::{
@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
-use super::pages::{Visit, session, without_trail};
+use super::pages::{EXPORT_START, Visit, session, without_trail};
 use super::problem::QUOTED_BYTES_MAX;
 use super::route::{Door, Met, method_word};
 use super::scope::Reach;
@@ -215,6 +215,8 @@ impl Gate {
         match (class, self.path) {
             (_, EVENTS_PATH | LIVE_PATH) => 0,
             (Class::Readers, path) if path.contains("{job_id}") => JOB_ANSWER_BYTES,
+            // It is made step by step, and sent for as long as its reader likes.
+            (Class::Readers, path) if path.starts_with(EXPORT_START) => JOB_ANSWER_BYTES,
             (Class::Readers, _) => PAGE_ANSWER_BYTES,
             _ => 0,
         }
@@ -223,16 +225,18 @@ impl Gate {
     /// Passes it, and writes down who asked for what. All of that in a task of its own: a client that
     /// goes away takes neither the action back nor its line.
     async fn audited(self, who: Who, entry: Entry, request: Request, next: Next) -> Response {
-        let (app, unanswered) = (self.app.clone(), entry.clone());
-        let unfinished = app.unfinished();
-        let doing = async move {
-            let response = self.told(&who, entry, request, next).await;
+        let (app, mut unanswered) = (self.app.clone(), entry.clone());
+        let doing = request.extensions().get().map(Visit::doing).cloned().unwrap_or_default();
+        let (unfinished, does) = (app.unfinished(), doing.clone());
+        let answering = async move {
+            let response = self.told((&who, &does), entry, request, next).await;
             drop(unfinished);
             response
         };
-        match tokio::spawn(doing.in_current_span()).await {
+        match tokio::spawn(answering.in_current_span()).await {
             Ok(response) => response,
             Err(error) => {
+                unanswered.does(&doing);
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 app.audit.write(unanswered, status, None).await;
                 tracing::error!(%error, "failed to answer a request");
@@ -241,7 +245,13 @@ impl Gate {
         }
     }
 
-    async fn told(&self, who: &Who, mut entry: Entry, request: Request, next: Next) -> Response {
+    async fn told(
+        &self,
+        (who, doing): (&Who, &Doing),
+        mut entry: Entry,
+        request: Request,
+        next: Next,
+    ) -> Response {
         let may = who.admit(self.access).is_ok();
         let response = match self.is_traffic || !may {
             true => self.pass(who, request, next).await,
@@ -251,6 +261,7 @@ impl Gate {
                 Err(problem) => problem.into_response(),
             },
         };
+        entry.does(doing);
         let (status, count) = (response.status(), response.extensions().get().copied());
         let signed = response.extensions().get::<Signed>();
         if let Some(Signed(who)) = signed {
@@ -292,15 +303,15 @@ impl Gate {
                 budgets.read_login(&party, body).await?
             }
         };
-        let (bytes, mut words, door) = (read.bytes.clone(), entry.clone(), self.door);
-        *entry = off_thread(bytes.len(), move || {
-            match door {
-                Door::Programs => words.asks(&bytes),
-                Door::People => words.does(&bytes),
-            }
-            words
-        })
-        .await?;
+        // Of a form its handler says what it does.
+        if self.door == Door::Programs {
+            let (bytes, mut words) = (read.bytes.clone(), entry.clone());
+            let asked = move || {
+                words.asks(&bytes);
+                words
+            };
+            *entry = off_thread(read.bytes.len(), asked).await?;
+        }
         let body = read.bytes.clone().into();
         Ok((Request::from_parts(parts, body), read))
     }

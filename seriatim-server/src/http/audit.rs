@@ -32,7 +32,7 @@ use crate::config::{AUDIT, Audited, Role};
 const HEADER_BYTES_MAX: usize = 256;
 /// Longest name of what something was done to, in bytes: as long as most keys are.
 const NAME_BYTES_MAX: usize = 600;
-/// Most parts of such a name.
+/// Most fields of a query that are taken over.
 const NAMES_MAX: usize = 8;
 /// Longest path and query that are taken over, in bytes.
 const TARGET_BYTES_MAX: usize = 2_000;
@@ -109,6 +109,20 @@ fn is_zero(number: &u64) -> bool {
 /// The token with which a visitor logged in or out; travels with the answer.
 #[derive(Clone)]
 pub(super) struct Signed(pub(super) Who);
+
+/// What a form does, and to what, in the words of who carries it out: a second reading of the form could be misled to say
+/// something else. Travels with the request.
+#[derive(Clone, Default)]
+pub(super) struct Doing(Arc<OnceLock<(String, On)>>);
+
+/// By name.
+type On = Vec<(&'static str, String)>;
+
+impl Doing {
+    pub(super) fn is(&self, action: String, on: On) {
+        let _ = self.0.set((action, on));
+    }
+}
 
 /// How many objects an action changed; travels with the answer.
 #[derive(Clone, Copy)]
@@ -286,31 +300,15 @@ impl Entry {
             status: self.status,
             count: self.count,
             request_id: self.request_id.clone(),
+            noted_at: Timestamp::default(),
         }
     }
 
-    /// Takes the deed from a form, and what it is done to.
-    pub(super) fn does(&mut self, form: &[u8]) {
-        let short = |text: &str| one_line(&text[..text.floor_char_boundary(NAME_BYTES_MAX)]);
-        for (name, value) in form_urlencoded::parse(form).take(NAMES_MAX) {
-            match &*name {
-                "deed" if !value.contains(".start") => {
-                    self.action = short(&value).replace('.', " ");
-                }
-                "queue" | "key" | "lane" | "job" | "node" | "operation" | "prefix" | "task"
-                | "error" | "cause" | "state" | "cron" | "batch" | "bridge" | "source"
-                | "reason" | "running" | "rate" | "burst" | "weight" | "group" | "at"
-                    // Browsers send what nobody filled in too; a key may be empty.
-                    if !value.is_empty() || name == "key" =>
-                {
-                    drop(self.on.insert(short(&name), short(&value)));
-                }
-                "action" => self.action = format!("operation {}", short(&value)),
-                "do" => self.does(value.as_bytes()),
-                // The others are secrets, and where to go next.
-                _ => {}
-            }
-        }
+    /// Takes over what a form did, and what to.
+    pub(super) fn does(&mut self, doing: &Doing) {
+        let Some((action, on)) = doing.0.get() else { return };
+        self.action.clone_from(action);
+        self.on = on.iter().map(|(name, value)| ((*name).to_owned(), short(value))).collect();
     }
 
     /// Adds what the request carries.
@@ -343,6 +341,13 @@ fn action(method: &Method, pattern: &str) -> String {
     }
 }
 
+/// A value as a line has it.
+fn short(value: &str) -> String {
+    let kept = &value[..value.floor_char_boundary(NAME_BYTES_MAX)];
+    let more = if kept.len() < value.len() { "…" } else { "" };
+    one_line(kept) + more
+}
+
 /// The parts of the path that have names, and those of the query.
 fn names(request: &Request, pattern: &str, bytes_max: usize) -> BTreeMap<String, String> {
     let uri = request.uri();
@@ -361,9 +366,10 @@ fn names(request: &Request, pattern: &str, bytes_max: usize) -> BTreeMap<String,
     let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let of_query = query.map(|(name, value)| (name.into_owned(), value.into_owned()));
     let short = |text: String| one_line(&text[..text.floor_char_boundary(bytes_max)]);
-    of_path
-        .chain(of_query)
+    // The last one of a name stays: a query, of which a handler may read nothing, says nothing else about the path.
+    of_query
         .take(NAMES_MAX)
+        .chain(of_path)
         .map(|(name, value)| (short(name), short(value)))
         .collect()
 }
@@ -378,19 +384,6 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-
-    #[test]
-    fn a_form_tells_the_deed_and_all_that_it_is_done_to() {
-        let request = Request::builder().uri("/do").body(Body::empty()).unwrap();
-        let mut entry = Entry::of(&request, None, "/do");
-        entry.does(b"deed=batch.seal&batch=import-7&mark=secret");
-        let on = [("batch".to_owned(), "import-7".to_owned())];
-        assert_eq!((&*entry.action, entry.on), ("batch seal", on.into()));
-        let mut entry = Entry::of(&request, None, "/do");
-        entry.does(b"mark=secret&do=deed%3Dlane.retry%26queue%3Dq%26key%3Da%2520b");
-        let on = [("queue".to_owned(), "q".to_owned()), ("key".to_owned(), "a b".to_owned())];
-        assert_eq!((&*entry.action, entry.on), ("lane retry", on.into()));
-    }
 
     #[tokio::test(start_paused = true)]
     async fn each_caller_has_its_own_number_of_refusals() {
@@ -449,7 +442,7 @@ mod tests {
         for (method, pattern, words) in cases {
             assert_eq!(action(&method, pattern), words, "{pattern}");
         }
-        let path = "/jobs/api/v1/queues/a%2Fb/lane/pause?key=a+b%0d%E2%80%AE";
+        let path = "/jobs/api/v1/queues/a%2Fb/lane/pause?key=a+b%0d%E2%80%AE&queue=other";
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let on = names(&request, "/api/v1/queues/{queue}/lane/pause", NAME_BYTES_MAX);
         let expected = [("key", r"a b\r\u{202e}"), ("queue", "a/b")];

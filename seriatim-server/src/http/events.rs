@@ -1,5 +1,7 @@
 //! Events: of all turns, live (server-sent events), and of one job.
 
+use std::cmp::Reverse;
+
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -7,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{JobState, JobView};
-use seriatim::{JobId, Timestamp};
+use seriatim::store::{JobState, JobView, QueueView};
+use seriatim::{JobId, Queue, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -21,6 +23,7 @@ use crate::app::figures::Figures;
 use crate::app::find;
 use crate::app::key;
 use crate::app::words::state_name;
+use crate::base::time;
 use crate::journal::{self, Hearing, News, Wanted};
 use crate::protocol::document::{Event, EventPage, JobEvents, JobFailure};
 use crate::protocol::schema::{Foreign, queue_pattern};
@@ -82,19 +85,27 @@ const JOURNALS_ASKED_MAX: usize = 50;
 /// What is known of a key.
 #[derive(Default)]
 pub(super) struct Known {
-    /// By queue, the latest first.
-    pub(super) events: Vec<(String, Value)>,
-    /// Whether the journal of a queue has more, or was not asked.
-    pub(super) more: bool,
+    pub(super) queues: Vec<OfQueue>,
     /// Queues that have no journal.
     pub(super) without_journal: Vec<String>,
+    /// Queues whose journal was not asked.
+    pub(super) not_asked: usize,
 }
 
-/// What happened to a key, as far as the store still knows: up to a limit of events from each queue.
+/// Events of one queue, the last one first.
+pub(super) struct OfQueue {
+    pub(super) queue: String,
+    pub(super) events: Vec<(Timestamp, Value)>,
+    /// They are all from this time on, unless they are as many as were wanted.
+    pub(super) complete: Timestamp,
+}
+
+/// What happened to a key, as far as the store still knows: of each queue as many events as are wanted, or all of the time
+/// that was read.
 pub(super) async fn of_key(
     app: &App,
     key: &str,
-    until: Option<Timestamp>,
+    until: Timestamp,
     rows_max: usize,
     may_see: impl Fn(&str) -> bool,
 ) -> Result<Known> {
@@ -102,35 +113,51 @@ pub(super) async fn of_key(
     let wanted = key::Wanted::of(key, Some(0));
     let found = key::read(store, wanted, &may_see).await?;
     let mut all = Known::default();
+    let mut kept: Vec<String> = Vec::new();
     for of in found.queues {
-        let queue = &of.queue.queue.name;
-        if !app.journal.keeps(queue) {
-            let mut events: Vec<Value> = of.jobs().flat_map(known).collect();
-            // A job with one attempt has one failure, which the event of its end tells.
-            let is_told = |job: &&JobView| job.has_ended() && job.attempt <= 1;
-            let failed = of.jobs().filter(|job| job.retry_count >= 0 && !is_told(job));
-            for job in failed.take(FAILED_ASKED_MAX) {
-                events.extend(failed_so(job, &failures::of(store, job.id).await?));
-            }
-            // Those of one moment: the last one first, as all of them.
-            events.reverse();
-            all.events.extend(events.into_iter().map(|event| (queue.clone(), event)));
-            all.without_journal.push(queue.clone());
+        let queue = of.queue.queue.name.clone();
+        if app.journal.keeps(&queue) {
+            kept.push(queue);
+            continue;
         }
+        let mut events: Vec<Value> = of.jobs().flat_map(known).collect();
+        // A job with one attempt has one failure, which the event of its end tells.
+        let is_told = |job: &&JobView| job.has_ended() && job.attempt <= 1;
+        let failed = of.jobs().filter(|job| job.retry_count >= 0 && !is_told(job));
+        for job in failed.take(FAILED_ASKED_MAX) {
+            events.extend(failed_so(job, &failures::of(store, job.id).await?));
+        }
+        // Those of one moment: the last one first, as all of them.
+        events.reverse();
+        let timed = events.into_iter().filter_map(|event| {
+            let at = time::read(event["at"].as_str()?).ok()?;
+            (at <= until).then_some((at, event))
+        });
+        let mut events: Vec<_> = timed.collect();
+        events.sort_by_key(|(at, _)| Reverse(*at));
+        all.without_journal.push(queue.clone());
+        all.queues.push(OfQueue { queue, events, complete: Timestamp::default() });
     }
     // The journal remembers keys of which nothing else is left.
-    let queues = store.queues().await?.into_iter().map(|view| view.queue.name);
-    let mut kept: Vec<String> =
-        queues.filter(|queue| app.journal.keeps(queue) && may_see(queue)).collect();
-    all.more = kept.len() > JOURNALS_ASKED_MAX;
+    let known = kept.len();
+    for QueueView { queue: Queue { name, mode, .. }, .. } in store.queues().await? {
+        let is_kept = mode.is_keyed() && app.journal.keeps(&name) && may_see(&name);
+        if is_kept && !kept[..known].contains(&name) {
+            kept.push(name);
+        }
+    }
+    all.not_asked = kept.len().saturating_sub(JOURNALS_ASKED_MAX);
     kept.truncate(JOURNALS_ASKED_MAX);
+    // Together they read no more than a search of one queue.
+    let bytes_max = journal::READ_BYTES_MAX / kept.len().max(1);
     let _place = search(app).await?;
     for queue in kept {
-        let wanted = Wanted { key: Some(key), until, ..Wanted::all(&queue) };
-        let page = journal::page(store, wanted, rows_max).await?;
-        all.more |= page.next.is_some();
-        all.events.extend(page.events.into_iter().map(|event| (queue.clone(), event)));
+        let wanted = Wanted { key: Some(key), until: Some(until), ..Wanted::all(&queue) };
+        let (events, complete) = journal::latest(store, wanted, rows_max, bytes_max).await?;
+        all.queues.push(OfQueue { queue, events, complete });
     }
+    // In the same order on each page: it is that of events of one moment.
+    all.queues.sort_by(|a, b| a.queue.cmp(&b.queue));
     Ok(all)
 }
 

@@ -62,7 +62,7 @@ pub(super) const INLINE_BYTES_MAX: usize = 64 << 10;
 pub(super) const CLAIMED_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
 /// Bytes that answers to readers may take while they are made and sent.
 pub(super) const ANSWERS_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
-/// What a page is counted for, and what a single job is.
+/// What a page is counted for, and what a single job or a step of an export is.
 pub(super) const PAGE_ANSWER_BYTES: u32 = 24 << 20;
 pub(super) const JOB_ANSWER_BYTES: u32 = 8 << 20;
 /// How long a request waits for others of its party that make their answers.

@@ -22,6 +22,7 @@ async fn sample(app: Shared) {
     while app.changes.are_heard() {
         ticks.tick().await;
         let Ok(stats) = app.store.stats(None).await else { continue };
+        app.changes.note(&stats);
         let now = fingerprint(&stats);
         if known.replace(now).is_some_and(|before| before != now) {
             app.changes.tell(now);
@@ -54,11 +55,16 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
     use futures_util::StreamExt;
-    use seriatim::store::{Declare, Memory, Push};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::store::{Declare, Memory, Push, QueueStats};
     use seriatim::{Job, Queue};
 
     use super::super::caller::Connection;
+    use super::super::router::build;
     use super::super::state::App;
     use super::*;
 
@@ -94,5 +100,33 @@ mod tests {
         assert!(!app.changes.are_heard(), "nobody listens, so nobody reads");
         let mut again = opened(&app).await;
         assert_eq!(again.next().await.unwrap().unwrap(), FIRST);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn the_menu_tells_how_many_jobs_are_dead_if_figures_were_read_lately() {
+        let app = App::open(Arc::new(Memory::new()));
+        let service = TowerToHyperService::new(build(&app));
+        let ask = async |parts: &str| {
+            let request = Request::get("/queues").header(parts, "1").body(Body::empty()).unwrap();
+            let answer = service.call(request).await.unwrap();
+            let dead = answer.headers().get("x-dead").cloned();
+            let page = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            (dead, String::from_utf8(page.to_vec()).unwrap())
+        };
+        let menu = |dead: &str| format!(">Morgue <small data-as=\"x-dead\">{dead}</small></a>");
+        assert!(ask("x-other").await.1.contains(&menu("")), "nothing is read for it");
+        let dead =
+            |queue: &str, dead| QueueStats { queue: queue.into(), dead, ..QueueStats::default() };
+        app.changes.note(&[dead("a", 1_200), dead("b", 0), dead("c", 34)]);
+        assert_eq!(app.changes.dead(|queue| queue == "c"), Some(34));
+        assert!(ask("x-other").await.1.contains(&menu("1,234")));
+        assert_eq!(ask("x-parts").await.0.unwrap(), "1,234");
+        // The sampler reads that none is left.
+        let mut heard = opened(&app).await;
+        assert_eq!(heard.next().await.unwrap().unwrap(), FIRST);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(ask("x-parts").await.0.unwrap(), "");
+        drop(heard);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(ask("x-parts").await.0, None);
     }
 }

@@ -165,7 +165,7 @@ impl App {
 
     /// What the doctor finds, as of a moment ago.
     pub(super) async fn checkup(&self) -> seriatim::Result<Arc<Checkup>> {
-        self.checkups.recent(&*self.store, self.queues.declared()).await
+        self.checkups.recent(&self.store, self.queues.declared()).await
     }
 
     /// Counts a turn that a remote worker has settled; none if that was stale.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use seriatim::{
     store::{LaneId, Token, Turn},
 };
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
 use crate::app::figures::{Figures, busiest, statistics};
 use crate::base::lock::lock;
@@ -24,6 +25,8 @@ const BEHIND_MAX: usize = 1_024;
 /// Messages kept for listeners that return with `Last-Event-ID`, and their bytes.
 const RECENT_MAX: usize = 1_024;
 const RECENT_BYTES_MAX: usize = 1 << 20;
+/// How long turns are kept after the last listener has left.
+const RETURN_MAX: Duration = Duration::from_secs(600);
 /// Queues sent with figures; the others are only in the sums.
 const STATS_QUEUES_MAX: usize = 1_000;
 /// Turns sent per second; the figures contain the number of the others.
@@ -83,6 +86,8 @@ struct Line {
     second: Instant,
     turns: u32,
     left_out: u64,
+    /// When the last listener was missed.
+    left_at: Option<Instant>,
 }
 
 /// Which turn.
@@ -128,7 +133,8 @@ impl Default for Feed {
         let next = Timestamp::of_this_machine().as_micros().unsigned_abs();
         let recent = VecDeque::new();
         let second = Instant::now();
-        let line = Line { next, recent, recent_bytes: 0, second, turns: 0, left_out: 0 };
+        let line =
+            Line { next, recent, recent_bytes: 0, second, turns: 0, left_out: 0, left_at: None };
         let (sender, stats) = (broadcast::Sender::new(BEHIND_MAX), watch::Sender::default());
         Self { sender, stats, line: Mutex::new(line), sampled: AtomicBool::new(false) }
     }
@@ -139,10 +145,24 @@ impl Feed {
         self.sender.receiver_count() > 0
     }
 
+    /// Whether somebody listens, or did lately and may come back for what happened meanwhile.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaits(&lock(&self.line))
+    }
+
+    fn awaits(&self, line: &Line) -> bool {
+        let lately = line.left_at.is_some_and(|at| at.elapsed() < RETURN_MAX);
+        self.is_heard() || lately || self.sampled.load(Ordering::Acquire)
+    }
+
     /// Listens from now on, after the kept messages behind `last`.
     pub(crate) fn listen(&self, last: Option<u64>) -> Hearing {
         // Under the lock, so that no message is lost or sent twice.
-        let line = lock(&self.line);
+        let mut line = lock(&self.line);
+        if !self.awaits(&line) {
+            // Behind these, turns were not kept: who knows the last of them would take them for all.
+            line.forget();
+        }
         let behind = |told: &&Arc<Told>| last.is_some_and(|last| told.id > last);
         let is_ours = last.is_some_and(|last| line.recent.iter().any(|told| told.id == last));
         let missed = line.recent.iter().filter(|_| is_ours).filter(behind).cloned().collect();
@@ -153,7 +173,7 @@ impl Feed {
 
     /// A turn began or ended.
     pub(crate) fn turn(&self, turn: Place, event: &'static str, error: Option<&str>) {
-        if !self.is_heard() || !self.admit() {
+        if !self.is_awaited() || !self.admit() {
             return;
         }
         let told = TurnTold {
@@ -218,6 +238,7 @@ impl Feed {
         if self.is_heard() {
             return false;
         }
+        lock(&self.line).left_at = Some(Instant::now());
         self.sampled.store(false, Ordering::Release);
         // A listener that came in between relied on the present sampler.
         !self.is_heard() || !self.begins()
@@ -233,6 +254,10 @@ impl Line {
             let Some(oldest) = self.recent.pop_front() else { return };
             self.recent_bytes -= oldest.text.len();
         }
+    }
+
+    fn forget(&mut self) {
+        (self.recent, self.recent_bytes) = (VecDeque::new(), 0);
     }
 }
 
@@ -278,6 +303,28 @@ mod tests {
         assert_eq!(feed.listen(id).missed.len(), 2);
         assert_eq!(feed.listen(Some(7)).missed.len(), 0);
         assert_eq!(feed.listen(None).missed.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_only_listener_is_told_what_it_missed_while_nobody_listened() {
+        let feed = Feed::default();
+        turn(&feed);
+        assert!(!feed.is_awaited() && lock(&feed.line).recent.is_empty(), "nobody listened yet");
+        let mut only = feed.listen(None);
+        assert!(feed.begins());
+        turn(&feed);
+        let id = next(&mut only).await.and_then(|(id, _)| id);
+        drop(only);
+        turn(&feed);
+        assert!(feed.is_over(), "the sampler misses it");
+        (0..2).for_each(|_| turn(&feed));
+        tokio::time::advance(RETURN_MAX / 2).await;
+        assert_eq!(feed.listen(id).missed.len(), 3);
+        // This listener was gone at once, and no sampler began for it.
+        let last = lock(&feed.line).recent.back().map(|told| told.id);
+        tokio::time::advance(RETURN_MAX / 2).await;
+        turn(&feed);
+        assert!(feed.listen(last).missed.is_empty() && lock(&feed.line).recent.is_empty());
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ use crate::protocol::document::Event;
 
 pub(crate) use book::Book;
 pub(crate) use feed::{Feed, Hearing, News};
-pub(crate) use search::{Wanted, of_job, page};
+pub(crate) use search::{READ_BYTES_MAX, Start, Wanted, latest, of_job, page};
 pub(crate) use shelf::{Limits, trim};
 
 /// Most running turns whose jobs are remembered until they are settled. Those of the oldest
@@ -92,7 +92,7 @@ impl Journal {
     }
 
     fn is_idle(&self) -> bool {
-        self.book.is_none() && !self.feed.is_heard()
+        self.book.is_none() && !self.feed.is_awaited()
     }
 
     fn write(&self, event: &Event<'_>) {

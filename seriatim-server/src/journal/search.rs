@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use seriatim::limits::NOTE_BYTES_MAX;
 use seriatim::store::{Note, NoteQuery, Store};
 use seriatim::{Error, JobId, Timestamp};
 
@@ -16,6 +17,8 @@ pub(crate) const JOB_EVENTS_MAX: usize = 1_000;
 /// Notes that a page reads at most, and in one step.
 const READ_MAX: usize = 2_000;
 const STEP: usize = 50;
+/// Their bytes.
+pub(crate) const READ_BYTES_MAX: usize = READ_MAX * NOTE_BYTES_MAX;
 /// How far a machine's clock may be behind the store's.
 const SKEW: Duration = Duration::from_secs(300);
 
@@ -40,21 +43,42 @@ impl<'a> Wanted<'a> {
 
 /// Where a page begins: at a time, skipping this many events of that time.
 #[derive(Clone, Copy)]
-struct Start {
-    at: Timestamp,
-    behind: usize,
+pub(crate) struct Start {
+    pub(crate) at: Timestamp,
+    pub(crate) behind: usize,
 }
 
 impl Start {
-    fn read(text: &str) -> seriatim::Result<Self> {
+    pub(crate) fn read(text: &str) -> seriatim::Result<Self> {
         let parts = text.split_once('.');
-        let parts = parts.and_then(|(at, behind)| Some((at.parse().ok()?, behind.parse().ok()?)));
+        let parts = parts.and_then(|(at, behind)| {
+            Some((at.parse().ok()?, behind.parse::<u32>().ok()? as usize))
+        });
         let (at, behind) =
             parts.ok_or_else(|| Error::invalid("after", "is no `next` of a page of events"))?;
         Ok(Self { at: Timestamp::from_micros(at), behind })
     }
 
-    fn text(self) -> String {
+    /// Behind the rows of a page, which are all from the time `complete` on, or `more`.
+    pub(crate) fn next<T>(
+        rows: &[T],
+        at: impl Fn(&T) -> Timestamp,
+        more: bool,
+        (complete, since): (Timestamp, Timestamp),
+    ) -> Option<Self> {
+        match rows.last().map(&at) {
+            Some(last) if more => {
+                let behind = rows.iter().rev().take_while(|one| at(one) == last).count();
+                Some(Self { at: last, behind })
+            }
+            _ if complete > since => {
+                Some(Self { at: complete - Duration::from_micros(1), behind: 0 })
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
         format!("{}.{}", self.at.as_micros(), self.behind)
     }
 }
@@ -90,15 +114,51 @@ pub(crate) async fn page(
     let until = ends.into_iter().flatten().min().unwrap_or(Timestamp::MAX);
     let behind = start.filter(|start| start.at == until).map_or(0, |start| start.behind);
     let since = wanted.since.unwrap_or_default();
+    let wanted = Wanted { until: Some(until), ..wanted };
+    let Read { found, more, complete } =
+        read(store, wanted, behind + rows_max, READ_BYTES_MAX).await?;
+    let next = Start::next(&found, |one| one.at, more, (complete, since));
+    let events = found.into_iter().skip(behind).map(|one| one.event).collect();
+    Ok(EventPage { events, next: next.map(Start::text) })
+}
+
+/// The latest events, the last one first, and the time from which on they are all there if they are fewer than `rows_max`.
+pub(crate) async fn latest(
+    store: &dyn Store,
+    wanted: Wanted<'_>,
+    rows_max: usize,
+    bytes_max: usize,
+) -> seriatim::Result<(Vec<(Timestamp, Value)>, Timestamp)> {
+    let Read { found, complete, .. } = read(store, wanted, rows_max, bytes_max).await?;
+    Ok((found.into_iter().map(|one| (one.at, one.event)).collect(), complete))
+}
+
+/// What was read of a queue's events.
+struct Read {
+    found: Vec<Found>,
+    /// Whether there are more of the times that were read.
+    more: bool,
+    /// All events from this time on have been found, or `more`.
+    complete: Timestamp,
+}
+
+async fn read(
+    store: &dyn Store,
+    wanted: Wanted<'_>,
+    most: usize,
+    bytes_max: usize,
+) -> seriatim::Result<Read> {
+    let since = wanted.since.unwrap_or_default();
+    let until = wanted.until.unwrap_or(Timestamp::MAX);
     // A note has events of a minute.
     let first = shelf::moment(wanted.queue, Timestamp::default().max(since - SPAN));
     let last = shelf::moment(wanted.queue, until) + "~";
     let mut query = NoteQuery { backwards: true, rows_max: STEP, ..NoteQuery::new(first..last) };
-    let (mut found, mut read, most) = (Vec::new(), 0, behind + rows_max);
-    // All events from this time on have been found.
+    let (mut found, mut read, mut bytes) = (Vec::new(), 0, 0);
     let complete = loop {
         let notes = store.read_notes(query.clone()).await?;
         read += notes.len();
+        bytes += notes.iter().map(|note| note.value.len()).sum::<usize>();
         for note in &notes {
             found.extend(events_of(note, wanted).filter(|one| (since..=until).contains(&one.at)));
         }
@@ -112,7 +172,7 @@ pub(crate) async fn page(
         if found.get(most).is_some_and(|one| one.at >= complete) {
             break complete;
         }
-        if read >= READ_MAX {
+        if read >= READ_MAX || bytes >= bytes_max {
             // With this many notes in a minute, those of another process may be missing.
             break if complete < until { complete } else { began };
         }
@@ -121,16 +181,7 @@ pub(crate) async fn page(
     let more = found.len() > most;
     found.truncate(most);
     found.retain(|one| one.at >= complete);
-    let next = match found.last() {
-        Some(last) if more => Some(Start {
-            at: last.at,
-            behind: found.iter().filter(|one| one.at == last.at).count(),
-        }),
-        _ if complete > since => Some(Start { at: complete - Duration::from_micros(1), behind: 0 }),
-        _ => None,
-    };
-    let events = found.into_iter().skip(behind).map(|one| one.event).collect();
-    Ok(EventPage { events, next: next.map(Start::text) })
+    Ok(Read { found, more, complete })
 }
 
 /// The events of a note. Text that is none was written by others.

@@ -1,8 +1,10 @@
 //! What the doctor reads from the store, once, before it judges.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use seriatim::store::{
     BatchQuery, BatchView, InboxView, JobOptions, JobOrder, JobQuery, JobState, JobView, LaneOrder,
     LaneQuery, LaneStage, LaneView, NodeView, QueueStats, QueueView, Vitals,
@@ -16,6 +18,9 @@ use crate::app::running::{Running, running};
 use crate::base::time::length;
 use crate::protocol::document::Bridge;
 
+/// Queues that are read closely, the most troubled ones, and how many of them at once: each takes a few calls.
+const QUEUES_MAX: usize = 500;
+const AT_ONCE: usize = 4;
 /// A queue lags if its oldest due lane has waited so long.
 pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
 /// Running lanes read of each queue, oldest first.
@@ -23,7 +28,7 @@ const RUNNING_MAX: usize = 1_000;
 /// Lanes read of each queue for retries and holds, most retries first.
 const FAILED_MAX: usize = 100;
 /// Held lanes and paused lanes read of each queue, oldest first.
-const LANES_MAX: usize = 1_000;
+pub(crate) const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.
 pub(crate) const DEAD_MAX: usize = 100;
 /// Waiting lanes read of each queue for bindings to nodes and groups, the earliest due first: unlike jobs by age, they have
@@ -40,6 +45,8 @@ pub(crate) struct Seen {
     pub(crate) here: Timestamp,
     pub(crate) queues: Vec<QueueView>,
     pub(crate) stats: Vec<QueueStats>,
+    /// Queues with jobs that were not read closely.
+    pub(crate) left_out: usize,
     /// What the groups of queues use that lag.
     pub(crate) usage: Vec<(Arc<str>, Usage)>,
     pub(crate) nodes: Vec<NodeView>,
@@ -71,32 +78,27 @@ impl Seen {
     }
 }
 
+/// What is read of one queue.
+struct Close {
+    troubled: Vec<Running>,
+    bound: Option<Vec<Bound>>,
+    dead: Option<Vec<JobView>>,
+    usage: Option<Usage>,
+}
+
 pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
     let (here, now) = (Timestamp::of_this_machine(), store.now().await?);
-    let stats = store.stats(None).await?;
-    let payload_bytes_max = Some(0);
+    let (stats, queues) = (store.stats(None).await?, store.queues().await?);
+    let (chosen, left_out) = most_troubled(&stats);
     let (mut troubled, mut bound, mut dead) = (Vec::new(), Vec::new(), Vec::new());
-    for queue in &stats {
-        if queue.lanes > 0 {
-            troubled.extend(troubled_lanes(store, queue).await?);
-        }
-        if queue.jobs > 0 {
-            bound.push((queue.queue.clone(), bound_jobs(store, queue).await?));
-        }
-        if queue.dead > 0 {
-            let (order, rows_max) = (JobOrder::UpdatedAt, DEAD_MAX);
-            let query = JobQuery::new(queue.queue.clone(), JobState::Dead);
-            let latest =
-                store.jobs(JobQuery { order, rows_max, payload_bytes_max, ..query }).await?.rows;
-            dead.push((queue.queue.clone(), latest));
-        }
-    }
-    let queues = store.queues().await?;
     let mut usage = Vec::new();
-    for queue in stats.iter().filter(|queue| queue.lag >= LAG_MAX) {
-        if let Some(view) = queues.iter().find(|view| *view.queue.name == *queue.queue) {
-            usage.push((queue.queue.clone(), Usage::read(store, &view.queue).await?));
-        }
+    let asked: Vec<_> = chosen.iter().map(|of| closely(store, of, &queues)).collect();
+    let asked: Vec<Close> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+    for (of, close) in chosen.iter().zip(asked) {
+        troubled.extend(close.troubled);
+        bound.extend(close.bound.map(|jobs| (of.queue.clone(), jobs)));
+        dead.extend(close.dead.map(|jobs| (of.queue.clone(), jobs)));
+        usage.extend(close.usage.map(|usage| (of.queue.clone(), usage)));
     }
     let inbox = match store.capabilities().inbox {
         true => store.inbox().await?,
@@ -108,8 +110,9 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         queues,
         usage,
         nodes: store.nodes().await?,
-        running: running(store, &stats, None, RUNNING_MAX).await?,
+        running: running(store, &chosen, None, RUNNING_MAX).await?,
         stats,
+        left_out,
         troubled,
         bound,
         dead,
@@ -118,6 +121,45 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         batches: if store.capabilities().batches { batches(store).await? } else { Vec::new() },
         vitals: store.vitals().await?,
     })
+}
+
+/// Queues that have something, and how many others: those that lag, fail or have dead jobs come first.
+fn most_troubled(stats: &[QueueStats]) -> (Vec<QueueStats>, usize) {
+    let has_some = |of: &&QueueStats| of.lanes > 0 || of.jobs > 0 || of.dead > 0;
+    let mut chosen: Vec<QueueStats> = stats.iter().filter(has_some).cloned().collect();
+    let left_out = chosen.len().saturating_sub(QUEUES_MAX);
+    if left_out > 0 {
+        let signs = |of: &QueueStats| [of.lag >= LAG_MAX, of.retrying > 0, of.dead > 0];
+        let count = |of: &QueueStats| signs(of).into_iter().filter(|is_so| *is_so).count();
+        chosen.sort_by_key(|of| Reverse((count(of), of.lag, of.retrying, of.dead, of.jobs)));
+        chosen.truncate(QUEUES_MAX);
+    }
+    (chosen, left_out)
+}
+
+async fn closely(
+    store: &dyn Store,
+    of: &QueueStats,
+    queues: &[QueueView],
+) -> seriatim::Result<Close> {
+    let mut close = Close { troubled: Vec::new(), bound: None, dead: None, usage: None };
+    if of.lanes > 0 {
+        close.troubled = troubled_lanes(store, of).await?;
+    }
+    if of.jobs > 0 {
+        close.bound = Some(bound_jobs(store, of).await?);
+    }
+    if of.dead > 0 {
+        let (order, rows_max, payload_bytes_max) = (JobOrder::UpdatedAt, DEAD_MAX, Some(0));
+        let query = JobQuery::new(of.queue.clone(), JobState::Dead);
+        let query = JobQuery { order, rows_max, payload_bytes_max, ..query };
+        close.dead = Some(store.jobs(query).await?.rows);
+    }
+    let view = queues.iter().find(|view| *view.queue.name == *of.queue);
+    if let Some(view) = view.filter(|_| of.lag >= LAG_MAX) {
+        close.usage = Some(Usage::read(store, &view.queue).await?);
+    }
+    Ok(close)
 }
 
 async fn batches(store: &dyn Store) -> seriatim::Result<Vec<BatchView>> {
@@ -213,4 +255,50 @@ pub(super) fn check_clock(seen: &Seen) -> Option<Finding> {
             "the store's clock decides; synchronize both by NTP, or use delays instead of times (--in)",
         )
     })
+}
+
+/// Of very many queues only some are looked at.
+pub(super) fn check_left_out(seen: &Seen) -> Option<Finding> {
+    (seen.left_out > 0).then(|| {
+        let found = format!(
+            "{} queues with jobs were not looked at closely: they lag and fail less than {QUEUES_MAX} others",
+            seen.left_out
+        );
+        let advice = "`seriatim queues list` has their figures, `seriatim queues show` those of one";
+        Finding::new(Severity::Notice, "queues", found, advice)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use seriatim::store::{Declare, Memory, Producer, Push, Queues};
+    use seriatim::{Job, Queue};
+
+    use super::super::judge;
+    use super::*;
+
+    #[tokio::test]
+    async fn of_very_many_queues_the_most_troubled_are_looked_at_closely_and_the_others_counted() {
+        let store = Memory::new();
+        let name = |i: usize| format!("q-{i:03}");
+        let queues = (0..QUEUES_MAX + 100).map(|i| Queue::fifo(name(i))).collect();
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let late = |i: usize| if i < 100 { Duration::from_secs(3_600) } else { Duration::ZERO };
+        let job = |i: usize| {
+            let at = Timestamp::of_this_machine() - late(i);
+            Job::new(name(i), &i).unwrap().key("k").run_at(at)
+        };
+        // Those that lag have the last places among equals.
+        let jobs = (0..QUEUES_MAX + 100).rev().map(job).collect();
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let seen = look(&store).await.unwrap();
+        assert_eq!((seen.bound.len(), seen.left_out), (QUEUES_MAX, 100));
+        for of in seen.stats.iter().filter(|of| of.lag >= LAG_MAX) {
+            assert!(seen.bound.iter().any(|(queue, _)| *queue == of.queue), "{of:?}");
+        }
+        assert_eq!(seen.stats.iter().filter(|of| of.lag >= LAG_MAX).count(), 100);
+        let findings = judge(&seen, &[]);
+        let told = "100 queues with jobs were not looked at";
+        assert!(findings.iter().any(|finding| finding.found.starts_with(told)), "{findings:?}");
+    }
 }

@@ -17,11 +17,12 @@ mod troubles;
 use seriatim::Queue;
 
 pub(crate) use finding::{Finding, List, Repair, Severity};
-pub(crate) use look::{DEAD_MAX, Seen, look};
+pub(crate) use look::{DEAD_MAX, LANES_MAX, Seen, look};
 
 /// The findings, the worst first. `declared`: the queues of the configuration.
 pub(crate) fn judge(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = look::check_clock(seen).into_iter().collect();
+    findings.extend(look::check_left_out(seen));
     findings.extend(room::check(&seen.vitals));
     findings.extend(definitions::check(seen, declared));
     findings.extend(nodes::check(seen));

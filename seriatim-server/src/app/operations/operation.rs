@@ -110,7 +110,7 @@ impl Operation {
             asked: Some(self.what.in_words()),
             status: if self.error.is_some() { 500 } else { 200 },
             count: Some(self.count),
-            request_id: None,
+            ..Deed::default()
         }
     }
 

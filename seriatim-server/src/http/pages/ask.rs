@@ -139,6 +139,9 @@ pub(super) async fn start(app: Shared, visit: Visit, RawForm(body): RawForm) -> 
         return Err(super::deeds::other_login());
     }
     let wish = fields.wish()?;
+    let mut on = vec![("queue", wish.queue.clone())];
+    on.extend(wish.sent_filters());
+    visit.doing().is(format!("operation {}", wish.action.name()), on);
     admit(&visit, &wish)?;
     let confirm = match fields.text("confirm").replace([',', ' '], "") {
         said if said.is_empty() => None,

@@ -64,10 +64,14 @@ pub(super) async fn carry_out(
     RawForm(body): RawForm,
 ) -> Result<Response> {
     let fields = read(&body);
+    let deed = Deed::read(&fields);
+    if let Ok(deed) = &deed {
+        visit.doing().is(deed.kind.name.replace('.', " "), on(deed, &fields));
+    }
     if fields.get("mark").map_or("", String::as_str) != visit.frame.mark {
         return Err(other_login());
     }
-    let deed = Deed::read(&fields)?;
+    let deed = deed?;
     admit(&app, &visit, &deed).await?;
     let who = visit.who().name().to_owned();
     let mut response = see_other(&back(&visit, &fields));
@@ -78,10 +82,20 @@ pub(super) async fn carry_out(
         return Ok(response);
     }
     let count = deed.carry_out(&app, &who).await?;
-    app.checkups.forget().await;
+    app.checkups.forget();
     say(&visit, &mut response, &said(&deed, count));
     response.extensions_mut().insert(super::super::audit::Count(count));
     Ok(response)
+}
+
+/// What a deed is done to, as the audit log has it: all but its name, what was before, and payloads, which may be secret.
+/// The reason stands nowhere else.
+fn on(deed: &Deed, fields: &Fields) -> Vec<(&'static str, String)> {
+    let mut on = deed.fields();
+    on.retain(|(name, _)| !["deed", "was", "payload", "reason"].contains(name));
+    let reason = fields.get("reason").filter(|reason| !reason.is_empty());
+    on.extend(reason.map(|reason| ("reason", reason.clone())));
+    on
 }
 
 /// The mark of a form is not of the visitor's pages.
@@ -179,7 +193,85 @@ fn told(text: &str, undo: Option<Deed>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::store::{Declare, Memory, Queues};
+    use seriatim::{Queue, SharedStore};
+
+    use super::super::super::router::router;
     use super::*;
+    use crate::app::deeds::{Wanted, latest};
+
+    async fn queues() -> SharedStore {
+        let store = Arc::new(Memory::new());
+        let queues = ["mails", "pay"].map(Queue::fifo).to_vec();
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        store
+    }
+
+    /// Sends a form, as a page of this server does.
+    async fn sent(store: &SharedStore, path: &str, form: &str) -> StatusCode {
+        let request = Request::post(path).header("sec-fetch-site", "same-origin");
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let request = request.body(Body::from(form.to_owned())).unwrap();
+        let service = TowerToHyperService::new(router(store.clone()));
+        service.call(request).await.unwrap().status()
+    }
+
+    #[tokio::test]
+    async fn forms_within_forms_without_end_are_refused_and_the_process_lives() {
+        let store = queues().await;
+        assert_eq!(sent(&store, "/do", &"do=".repeat(349_000)).await, StatusCode::BAD_REQUEST);
+        let deep = "do=".repeat(5_400);
+        assert_eq!(sent(&store, "/login", &deep).await, StatusCode::FORBIDDEN);
+        assert_eq!(sent(&store, "/logout", &deep).await, StatusCode::SEE_OTHER);
+    }
+
+    #[tokio::test]
+    async fn the_audit_log_tells_what_a_form_did_however_it_is_written() {
+        let store = queues().await;
+        let many = "/operations/start";
+        let time = "2026-01-31T12%3A00%3A00Z";
+        for (path, form, action, on) in [
+            (
+                "/do",
+                "a=&b=&c=&d=&e=&f=&g=&h=&i=&deed=queue.pause&queue=pay&reason=dunno".to_owned(),
+                "queue pause",
+                vec![("queue", "pay"), ("reason", "dunno")],
+            ),
+            (
+                "/do",
+                "do=deed%3Dqueue.resume%26queue%3Dpay&deed=lane.retry&queue=mails&key=x".to_owned(),
+                "queue resume",
+                vec![("queue", "pay")],
+            ),
+            (
+                many,
+                format!("deed=queue.pause&action=requeue&queue=pay&since={time}&before={time}"),
+                "operation requeue",
+                vec![
+                    ("queue", "pay"),
+                    ("since", "2026-01-31T12:00:00Z"),
+                    ("before", "2026-01-31T12:00:00Z"),
+                ],
+            ),
+        ] {
+            assert_eq!(sent(&store, path, &form).await, StatusCode::SEE_OTHER, "{form}");
+            // An operation tells its end too.
+            let of_action = Wanted { action: Some(action), ..Wanted::default() };
+            let done = latest(&*store, of_action, 1).await.unwrap().entries.remove(0);
+            let on = on.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!((&*done.action, done.on), (action, on.collect()), "{form}");
+            let views = store.queues().await.unwrap();
+            let paused = views.iter().filter(|view| view.paused);
+            let paused: Vec<&str> = paused.map(|view| &*view.queue.name).collect();
+            assert_eq!(paused, if action == "queue pause" { vec!["pay"] } else { vec![] });
+        }
+    }
 
     #[test]
     fn a_form_leads_back_to_a_page_of_this_server_only() {

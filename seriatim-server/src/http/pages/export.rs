@@ -159,3 +159,40 @@ fn write(text: &mut Vec<u8>, document: &impl Serialize) {
     text.extend(serde_json::to_vec(document).unwrap_or_default());
     text.push(b'\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::Queue;
+    use seriatim::store::{Declare, Memory, Queues};
+
+    use super::super::super::limits::EXPORTS;
+    use super::super::super::router::router;
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_are_shown_while_exports_of_the_same_visitor_are_not_read_on() {
+        let store = Arc::new(Memory::new());
+        let queues = vec![Queue::fifo("orders")];
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let service = TowerToHyperService::new(router(store));
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            service.call(request).await.unwrap()
+        };
+        let mut unread = Vec::new();
+        for _ in 0..EXPORTS.party {
+            let answer = ask("/export/lanes/orders").await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            unread.push(answer.into_body());
+        }
+        assert_eq!(ask("/export/lanes/orders").await.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(ask("/queues").await.status(), StatusCode::OK);
+        drop(unread);
+        assert_eq!(ask("/export/lanes/orders").await.status(), StatusCode::OK);
+    }
+}

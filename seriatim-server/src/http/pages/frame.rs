@@ -25,6 +25,8 @@ pub(super) struct Frame {
     pub(super) address: String,
     /// What the visitor's last deed did.
     pub(super) said: Option<Said>,
+    /// How many jobs are dead, if that is known; empty if none is.
+    pub(super) dead: Option<String>,
     pub(super) places: &'static [Place],
     /// The names of style sheet, script and icon.
     pub(super) style: &'static str,

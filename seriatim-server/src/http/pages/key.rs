@@ -23,7 +23,7 @@ use crate::app::why::Why;
 /// Jobs of a key in a queue that wait, and that run, on a page.
 const JOBS_SHOWN: usize = 20;
 /// Deeds shown of a key.
-const DEEDS_SHOWN: usize = 10;
+const DEEDS_SHOWN: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -59,6 +59,9 @@ use crate::base::text::grouped;
 pub(super) use turns::without_trail;
 pub(super) use visit::Visit;
 
+/// How the paths of exports begin.
+pub(super) const EXPORT_START: &str = "/export/";
+
 /// Every page, and what forms do.
 pub(super) fn routes() -> Vec<Route> {
     vec![

@@ -13,7 +13,7 @@ use super::charts::{Charts, Wish};
 use super::row::QueueRow;
 use super::ways::post;
 use super::{Button, Frame, LaneRow, On, Visit, button, link, page};
-use crate::app::doctor::{DEAD_MAX, Finding, List, Repair, Severity};
+use crate::app::doctor::{DEAD_MAX, Finding, LANES_MAX, List, Repair, Severity};
 use crate::app::history::ALL;
 use crate::app::lanes::OneLane;
 use crate::app::limits;
@@ -70,7 +70,11 @@ pub(super) struct CauseRow {
 #[derive(Default)]
 struct Held {
     count: usize,
+    /// Whether there may be others: they are counted by the check, of the queues and lanes that it reads.
+    is_cut: bool,
     href: String,
+    /// Where most of them are, if they are in several queues.
+    most: Option<(String, usize)>,
 }
 
 #[derive(Default)]
@@ -116,14 +120,15 @@ pub(super) async fn show(
     let checkup = app.checkup().await?;
     views.sort_by_key(|(_, figures)| Reverse((figures.stats.lag, figures.stats.jobs)));
     let base = &visit.frame.base;
-    let around = (&*nodes, visit.clock.now);
+    let now = checkup.now();
+    let around = (&*nodes, now);
     let rows: Vec<QueueRow> =
         views.iter().map(|(view, figures)| QueueRow::new(base, view, figures, around)).collect();
     let mut totals = totals(&rows, &views, nodes.iter().filter(|node| !node.dead).count());
     totals.held = held(&visit, &checkup);
     let (needs, more_needs) = needs(&visit, &checkup);
     let mut queues: Vec<QueueRow> = rows.into_iter().take(QUEUES_SHOWN).collect();
-    QueueRow::add_recent(&*app.store, &mut queues, visit.clock.now).await?;
+    QueueRow::add_recent(&*app.store, &mut queues, now).await?;
     let (causes, more_causes) = worst(&visit, &checkup);
     let page = Overview {
         frame: &visit.frame,
@@ -176,9 +181,15 @@ fn held(visit: &Visit, checkup: &Checkup) -> Held {
             *by_queue.entry(&one.queue).or_default() += 1;
         }
     }
-    let most = by_queue.iter().max_by_key(|(_, count)| **count).map(|(queue, _)| *queue);
-    let href = most.map(|queue| link::lanes(&visit.frame.base, queue, &[("state", "held")]));
-    Held { count: by_queue.values().sum(), href: href.unwrap_or_default() }
+    let Some((queue, most)) = by_queue.iter().max_by_key(|(_, count)| **count) else {
+        return Held::default();
+    };
+    Held {
+        count: by_queue.values().sum(),
+        is_cut: checkup.seen.left_out > 0 || by_queue.values().any(|count| *count >= LANES_MAX),
+        href: link::lanes(&visit.frame.base, queue, &[("state", "held")]),
+        most: (by_queue.len() > 1).then(|| ((*queue).to_owned(), *most)),
+    }
 }
 
 /// The parts of a text, and whether each stood between backticks.
@@ -290,8 +301,8 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
     running.sort_by_key(|one| Reverse(age(one, seen.now)));
     let row = |one: &&crate::app::running::Running| {
         let queue = seen.queues.iter().find(|view| *view.queue.name == *one.queue)?;
-        let now = seen.now + checkup.at.elapsed();
-        let around = Around { queue, usage: &limits::UNKNOWN, nodes: &seen.nodes, now };
+        let around =
+            Around { queue, usage: &limits::UNKNOWN, nodes: &seen.nodes, now: checkup.now() };
         Some(LaneRow::new(visit, &one.lane, around))
     };
     running.iter().take(LONGEST_SHOWN).filter_map(row).collect()
@@ -329,6 +340,45 @@ impl CauseRow {
             is_cut,
             first: visit.clock.of(cause.first),
             last: visit.clock.of(cause.last),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::store::{Fleet, Heartbeat, Memory, NodeId, NodeInfo, Producer, Push};
+    use seriatim::{Job, Timestamp};
+
+    use super::super::super::router::router;
+
+    async fn page(store: &Arc<Memory>, path: &str) -> String {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let service = TowerToHyperService::new(router(store.clone()));
+        let answer = service.call(request).await.unwrap();
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        String::from_utf8(body.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn all_pages_judge_workers_by_the_clock_of_the_store() {
+        let behind = || Timestamp::of_this_machine() - Duration::from_secs(600);
+        let store = Arc::new(Memory::with_clock(behind));
+        let jobs = vec![Job::new("orders", &1).unwrap()];
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let mut node = NodeInfo::new(NodeId::from("worker-1"), Duration::from_secs(60));
+        node.queues = vec!["orders".to_owned()];
+        let beat = Heartbeat { now: None, node, beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        for path in ["/", "/queues", "/queues/orders"] {
+            let page = page(&store, path).await;
+            assert!(page.contains("orders") && !page.contains("no workers"), "{path}: {page}");
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::memo::{Missing, Part};
 use super::super::{Problem, Shared, Who};
-use super::visit::{AS_OF, Visit, Wants, html};
+use super::visit::{AS_OF, DEAD, Visit, Wants, html};
 
 /// Longest part, in bytes.
 const PART_BYTES_MAX: usize = 4 << 20;
@@ -68,6 +68,8 @@ impl Visit {
         };
         response.headers_mut().insert(header::ETAG, part.mark.clone());
         response.headers_mut().insert(AS_OF, part.as_of.clone());
+        let dead = self.frame.dead.as_deref().and_then(|dead| HeaderValue::from_str(dead).ok());
+        dead.and_then(|dead| response.headers_mut().insert(DEAD, dead));
         response
     }
 }

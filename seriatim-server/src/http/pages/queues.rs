@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use askama::Template;
 use axum::response::Response;
+use futures_util::TryFutureExt;
 use serde::Deserialize;
 
 use super::super::{Query, Result, Shared};
@@ -57,7 +58,9 @@ pub(super) async fn show(
     visit: Visit,
     Query(Wish { by, name, skip }): Query<Wish>,
 ) -> Result<Response> {
-    let (mut views, nodes) = queues::with_figures(&*app.store).await?;
+    let store = &*app.store;
+    let asked = tokio::try_join!(queues::with_figures(store), store.now().err_into());
+    let ((mut views, nodes), now) = asked?;
     views.retain(|(view, _)| {
         visit.scope.has_queue(&view.queue.name) && view.queue.name.contains(&name)
     });
@@ -71,11 +74,11 @@ pub(super) async fn show(
     }
     let end = skip.saturating_add(ROWS_SHOWN);
     let left_out = views.len().saturating_sub(end);
-    let (base, now) = (&visit.frame.base, visit.clock.now);
+    let base = &visit.frame.base;
     let rows = views.iter().skip(skip).take(ROWS_SHOWN);
     let rows = rows.map(|(view, figures)| QueueRow::new(base, view, figures, (&nodes, now)));
     let mut rows: Vec<QueueRow> = rows.collect();
-    QueueRow::add_recent(&*app.store, &mut rows, now).await?;
+    QueueRow::add_recent(store, &mut rows, now).await?;
     let orders = [
         ("name", "name", By::Name),
         ("lag", "lag", By::Lag),

@@ -8,19 +8,22 @@ use axum::response::{IntoResponse, Response};
 use seriatim::store::JobView;
 use seriatim::{JobId, Timestamp};
 
+use super::super::audit::Doing;
 use super::super::problem::Told;
 use super::super::{Access, Problem, Result, Scope, Shared, Who};
 use super::frame::{PLACES, Said};
 use super::moment::Clock;
 use super::payload::Discreet;
 use super::turns::without_trail;
-use super::{Deed, Frame, assets, link, session};
+use super::{Deed, Frame, assets, grouped, link, session};
 use crate::app::find;
 
 /// The script of a page asks with it for the live part alone.
 const PARTS: HeaderName = HeaderName::from_static("x-parts");
 /// When a part was made, by the visitor's clock.
 pub(super) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
+/// How many jobs are dead, for the menu.
+pub(super) const DEAD: HeaderName = HeaderName::from_static("x-dead");
 /// What a deed did, for the next page.
 const SAID: &str = "seriatim_said";
 /// Pages load and send to this server alone, and run no foreign script.
@@ -40,6 +43,7 @@ pub(in crate::http) struct Visit {
     pub(super) wants: Wants,
     /// Whether it changes nothing, so that it may be sent again.
     is_read: bool,
+    doing: Doing,
     /// See [`session::said_key`].
     said_key: [u8; 32],
 }
@@ -102,6 +106,8 @@ impl Visit {
         let is_open = app.guard.is_open();
         let may = |access| if known.is_some() { who.may(access) } else { is_open };
         let said_key = session::said_key(&app.guard, headers, &who);
+        let scope = who.scope();
+        let dead = may(Access::Read).then(|| app.changes.dead(|queue| scope.has_queue(queue)));
         let clock = Clock::new(Timestamp::of_this_machine(), zone(headers).as_deref());
         let frame = Frame {
             base,
@@ -115,6 +121,7 @@ impl Visit {
             address: here.clone(),
             here,
             said: said(headers, &said_key),
+            dead: dead.flatten().map(|dead| if dead > 0 { grouped(dead) } else { String::new() }),
             places: &PLACES,
             style: assets::style(),
             script: assets::script(),
@@ -127,8 +134,8 @@ impl Visit {
             false => Wants::All,
         };
         let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
-        let (scope, is_read) = (who.scope(), false);
-        Self { frame, clock, scope, who, visitor, discreet, wants, is_read, said_key }
+        let (is_read, doing) = (false, Doing::default());
+        Self { frame, clock, scope, who, visitor, discreet, wants, is_read, doing, said_key }
     }
 
     /// What the next page tells, as a cookie that no other site can make.
@@ -139,6 +146,11 @@ impl Visit {
     /// Who it is, or why that cannot be known.
     pub(in crate::http) fn visitor(&self) -> &Result<Option<Who>, String> {
         &self.visitor
+    }
+
+    /// What the audit log says of a form: its handler fills it in.
+    pub(in crate::http) fn doing(&self) -> &Doing {
+        &self.doing
     }
 
     pub(super) fn who(&self) -> &Who {

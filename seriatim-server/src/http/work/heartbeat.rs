@@ -68,7 +68,12 @@ pub(super) async fn heartbeat(
     if let Some(i) = secrets.first_wrong(&*app.store, bearer.as_deref(), proofs).await? {
         return Err(refused(format!("claims[{i}].secret")));
     }
-    let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&worker)));
+    let extend = match asked {
+        None if !said.claims.0.is_empty() => {
+            Some(app.workers.lease_of(&*app.store, &worker).await?)
+        }
+        asked => asked,
+    };
     let claims: Vec<(LaneId, Token)> =
         said.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
     let named: HashSet<(LaneId, Token)> = claims.iter().copied().collect();
@@ -116,6 +121,55 @@ impl Said {
                 format!("claims[{i}].progress"),
                 format!("has more than {PROGRESS_BYTES_MAX} bytes"),
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use axum::body::{Body, to_bytes};
+    use axum::http::{Request, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use serde_json::{Value, json};
+    use seriatim::store::{LaneQuery, Memory, Push};
+    use seriatim::{Job, SharedStore};
+
+    use super::super::super::router::router;
+
+    /// Asks a server of its own over the store.
+    async fn asked(store: &SharedStore, path: &str, body: Value) -> Value {
+        let request = Request::post(format!("/api/v1/work/{path}"));
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(body.to_string())).unwrap();
+        let service = TowerToHyperService::new(router(store.clone()));
+        let answer = service.call(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_heartbeat_at_another_server_extends_a_claim_by_the_lease_that_it_asked_for() {
+        let store: SharedStore = Arc::new(Memory::in_tokio_time());
+        let jobs = vec![Job::new("orders", &1).unwrap()];
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let wish = json!({ "worker": "w", "queues": ["orders"], "lease_ttl_sec": 600 });
+        let lane = asked(&store, "claim", wish).await["lanes"][0].clone();
+        // Each call is answered by another server.
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_secs(200)).await;
+            let claim =
+                json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
+            let beaten =
+                asked(&store, "heartbeat", json!({ "worker": "w", "claims": [claim] })).await;
+            assert_eq!(beaten["lost"], json!([]));
+            let lanes = store.lanes(LaneQuery::new("orders")).await.unwrap().rows;
+            let end = store.now().await.unwrap() + Duration::from_secs(600);
+            assert_eq!(lanes[0].lease_until, Some(end));
         }
     }
 }

@@ -49,8 +49,8 @@ pub(super) struct Remote {
 #[derive(Clone)]
 struct Known {
     info: NodeInfo,
-    /// The lease that its last claim asked for.
-    lease: Duration,
+    /// The lease that its last claim asked for, if that is known here.
+    lease: Option<Duration>,
     heard_at: Instant,
     beat_at: Option<Instant>,
     /// What an operator asked of it, as of its last heartbeat.
@@ -96,11 +96,18 @@ pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>> {
 }
 
 impl Workers {
-    /// The lease that the worker's last claim asked for.
-    pub(super) fn lease_of(&self, worker: &Remote) -> Duration {
-        let all = lock(&self.known);
-        let known = all.get(&worker.bearer).and_then(|workers| workers.get(&worker.name));
-        known.map_or(LEASE_DEFAULT, |known| known.lease)
+    /// The lease that the worker's last claim asked for. Of one that claimed from another process, or from this one before
+    /// it was started again, the store knows it: as that of a node of this name.
+    pub(super) async fn lease_of(&self, store: &dyn Store, worker: &Remote) -> Result<Duration> {
+        if let Some(lease) = self.change(worker, |_| {})?.lease {
+            return Ok(lease);
+        }
+        let nodes = store.nodes().await?.into_iter();
+        let its = nodes.filter(|node| !node.dead && node.info.name == worker.name);
+        let Some(lease) = its.map(|node| node.info.lease).max() else { return Ok(LEASE_DEFAULT) };
+        // Its node here tells the next process, when the other one is gone.
+        self.change(worker, |known| (known.lease, known.info.lease) = (Some(lease), lease))?;
+        Ok(lease)
     }
 
     /// What an operator asks of the worker, as of its last heartbeat. It gets no more work then.
@@ -119,8 +126,13 @@ impl Workers {
         lease: Duration,
     ) -> Result<NodeId> {
         let known = self.change(worker, |known| {
-            known.lease = lease;
-            known.info.lease = lease.max(LEASE_DEFAULT);
+            known.lease = Some(lease);
+            let of_node = lease.max(LEASE_DEFAULT);
+            if of_node > known.info.lease {
+                // Another process may have to know it before the next heartbeat.
+                known.beat_at = None;
+            }
+            known.info.lease = of_node;
             known.info.queues = queues.to_vec();
             known.info.groups = groups.iter().map(ToString::to_string).collect();
         })?;
@@ -196,7 +208,7 @@ impl Known {
         // It says how many lanes it wants, and neither how many it can run nor how many it runs.
         info.concurrency = 0;
         let (heard_at, beat_at) = (Instant::now(), None);
-        Self { info, lease: LEASE_DEFAULT, heard_at, beat_at, command: None }
+        Self { info, lease: None, heard_at, beat_at, command: None }
     }
 }
 

@@ -164,8 +164,7 @@ async fn every_page_is_small_and_asks_the_store_little() {
     let site = Pages::new();
     let job = fill(site.store.clone()).await;
     for _ in 0..MANY {
-        let deed = format!("/do?key={}", key(0));
-        site.does(&deed, "deed=queue.resume&queue=orders").await;
+        site.does("/do", &format!("deed=lane.resume&queue=orders&key={}", key(0))).await;
     }
     let (node, key) = ("hand-1", key(0));
     let lanes = Views::lanes(&*site.store, LaneQuery::new("orders"));
@@ -350,4 +349,19 @@ async fn of_many_findings_of_one_kind_one_is_told_and_others_are_named() {
     assert!(site.get("/queues/held").await.contains(held), "the queue says the same");
     let retrying = "href=\"/queues/held/lanes?by=retry_count\">1</a>";
     assert!(site.get("/queues").await.contains(retrying), "a figure leads to what it counts");
+}
+
+#[tokio::test]
+async fn held_keys_of_several_queues_are_counted_and_the_link_says_where_most_of_them_are() {
+    let site = Pages::new();
+    let hold = |name| Queue::fifo(name).max_retries(0).exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store.clone(), vec![hold("bills"), hold("mails")]).await;
+    for (queue, key) in [("bills", "a"), ("mails", "b"), ("mails", "c")] {
+        hand.push(Job::new(queue, &1).unwrap().key(key)).await;
+    }
+    hand.fail_all("bills", "no stock").await;
+    hand.fail_all("mails", "no stock").await;
+    let page = site.get("/").await;
+    let held = "<dt>held</dt><dd>3 <a href=\"/queues/mails/lanes?state=held\">2 in mails</a></dd>";
+    assert!(page.contains(held), "{page}");
 }
