@@ -51,14 +51,12 @@ pub(super) async fn look(
     if let Some(List(lanes)) = &wish.lanes {
         return Ok(whole(Found::TheseLanes(lanes.clone())));
     }
-    // A lane without a key is one job, and only jobs know when they were pushed.
-    let by_jobs = wish.action == Action::DeleteWaiting && !mode.is_keyed() && wish.state.is_none();
-    if wish.action.on_lanes().is_some() && !by_jobs {
+    if wish.action.on_lanes().is_some() && !wish.finds_jobs(mode) {
         return lanes(store, wish, after, rows_max).await;
     }
     let filter = match wish.action {
         Action::CancelJobs => JobFilter::Live,
-        Action::DeleteWaiting => JobFilter::In(JobState::Queued),
+        action if action.on_lanes().is_some() => JobFilter::In(JobState::Queued),
         _ => JobFilter::In(JobState::Dead),
     };
     let query = JobQuery {

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use seriatim::store::{
-    Act, Cancel, Cancelled, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneSelection,
-    LaneView, Store,
+    Cancel, Cancelled, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneView, Store,
 };
 use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
@@ -138,16 +137,6 @@ async fn work(
 ) -> Result<()> {
     let wish = book::whole(&**store, &record.operation).await?;
     let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
-    if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed(mode)) {
-        let (queue, lanes) = (wish.queue.as_str().into(), LaneSelection::Failed);
-        let acted = store.act(Act { now: None, queue, lanes, action }).await?;
-        record.operation.count += acted.count;
-        record.operation.looked_at += acted.count;
-        if !acted.more || acted.count == 0 {
-            end(record, State::Done, now);
-        }
-        return Ok(());
-    }
     let before = wish.before.map_or(now, |Time(before)| before);
     let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
     // A filter may leave out most of them.
@@ -298,7 +287,7 @@ async fn each(store: &dyn Store, found: Vec<JobView>) -> Result<u64> {
     Ok(count)
 }
 
-/// The lanes that were there when they were counted, where that matters: what is deleted is gone.
+/// The lanes that were there when they were counted, where that matters: what is taken away does not run.
 async fn meant(
     store: &dyn Store,
     queue: &str,
@@ -309,13 +298,15 @@ async fn meant(
     let mut meant = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let is_meant = match (&lane.key, action) {
-            (Some(key), LaneAction::Delete | LaneAction::DeleteFailed) => {
+            (_, LaneAction::Pause | LaneAction::Resume | LaneAction::RunNow) => true,
+            (Some(key), LaneAction::Bury | LaneAction::DeleteFailed | LaneAction::Delete) => {
                 let live = JobQuery::new(queue, JobFilter::Live);
                 let first = JobQuery { key: Some(key.to_string()), rows_max: 1, ..live };
                 let first = store.jobs(first).await?.rows.pop();
                 first.is_none_or(|job| job.created_at < before)
             }
-            _ => true,
+            // Such a lane is one job, whose id says when it was pushed.
+            (None, _) => lane.only.as_ref().is_none_or(|job| job.id.created_at() < before),
         };
         if is_meant {
             meant.push(lane.lane);

@@ -46,10 +46,14 @@ async fn with_dead(count: u32) -> SharedStore {
 }
 
 async fn die(store: &SharedStore, count: u32) {
-    let queue = Queue::fifo("orders").max_retries(0);
+    fail_each(store, Queue::fifo("orders").max_retries(0), "k", count).await;
+}
+
+/// Pushes a job for each of so many keys of the queue, and lets its turn fail.
+async fn fail_each(store: &SharedStore, queue: Queue, prefix: &str, count: u32) {
     let queues = vec![queue.clone()];
     store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
-    push(store, 0..count, "k").await;
+    push(store, 0..count, prefix).await;
     let mut node = NodeInfo::new(NodeId::from("n"), LEASE);
     node.queues = vec!["orders".to_owned()];
     let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
@@ -465,4 +469,47 @@ async fn more_dead_jobs_of_a_key_than_a_store_takes_at_once_go_back_by_their_sco
     let left = JobQuery::new("orders", seriatim::store::JobState::Dead);
     let left = store.jobs(left).await.unwrap().rows;
     assert!(left.iter().all(|job| job.score > -500.0), "those of the highest scores wait");
+}
+
+async fn lanes_of(store: &SharedStore) -> u64 {
+    store.stats(None).await.unwrap()[0].lanes
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_and_failed_later_is_not_taken_away_with_all_that_failed_in_the_queue() {
+    for queue in [Queue::fifo("orders"), Queue::exclusive("orders"), Queue::accumulate("orders")] {
+        for action in [Action::Bury, Action::DeleteFailed] {
+            let store: SharedStore = Arc::new(Memory::in_tokio_time());
+            fail_each(&store, queue.clone(), "a", 1_200).await;
+            let before = Some(Time(store.now().await.unwrap()));
+            let wish = Wish { before, ..Wish::new(action, "orders") };
+            let operation = begun(&store, wish.clone(), Duration::ZERO).await;
+            assert_eq!(operation.expected, 1_200);
+            fail_each(&store, queue.clone(), "b", 40).await;
+            let mut counts = Vec::new();
+            run(&store, &operation.id, "here", &here(), |now| counts.push(now.count))
+                .await
+                .unwrap();
+            assert_eq!(counts, [1_000, 1_200], "{queue:?} {action}");
+            assert_eq!(lanes_of(&store).await, 40, "{queue:?} {action}");
+            let later = begun(&store, wish, Duration::ZERO).await;
+            run(&store, &later.id, "here", &here(), |_| {}).await.unwrap();
+            assert_eq!(show(&*store, &later.id).await.unwrap().count, 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_counts_once_however_many_of_its_jobs_failed() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    let queue = Queue::exclusive("orders");
+    for _ in 0..2 {
+        fail_each(&store, queue.clone(), "k", 3).await;
+    }
+    let counted = preview(&*store, &Wish::new(Action::Bury, "orders")).await.unwrap();
+    assert_eq!((counted.count.count, counted.samples.len()), (3, 3));
+    let operation = begun(&store, Wish::new(Action::Bury, "orders"), Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(show(&*store, &operation.id).await.unwrap().count, 3);
+    assert_eq!((dead_of(&store).await, lanes_of(&store).await), (6, 0));
 }

@@ -150,9 +150,16 @@ impl Wish {
         Ok(())
     }
 
-    /// Whether it is about all jobs that failed in a queue of this mode, also behind a head that has not: the store finds
-    /// them, and listings of lanes do not. Where lanes fail, listings do.
-    pub(super) fn is_all_failed(&self, mode: Mode) -> bool {
+    /// Whether its lanes are found by their waiting jobs.
+    pub(super) fn finds_jobs(&self, mode: Mode) -> bool {
+        // A lane without a key is one job, and only jobs know when they were pushed.
+        let is_keyless = !mode.is_keyed() && self.state.is_none();
+        self.is_all_failed(mode) || (self.action == Action::DeleteWaiting && is_keyless)
+    }
+
+    /// Whether it is about all jobs that failed in a queue of this mode, also behind a head that has not: listings of lanes
+    /// do not have them. Where lanes fail, they do.
+    fn is_all_failed(&self, mode: Mode) -> bool {
         let filtered = [&self.key, &self.prefix, &self.task, &self.error, &self.cause];
         let is_filtered = filtered.iter().any(|text| text.is_some()) || self.state.is_some();
         let of_jobs = self.action.is_for_failed() && mode.failure_belongs_to() == Owner::Job;
@@ -174,6 +181,7 @@ impl Wish {
     pub(super) fn has_job(&self, job: &JobView, before: Timestamp) -> bool {
         let at = job.finished_at.unwrap_or(job.created_at);
         at < before
+            && (!self.action.is_for_failed() || job.retry_count >= 0)
             && self.since.is_none_or(|Time(since)| at >= since)
             && self.task.as_deref().is_none_or(|task| job.task.as_deref() == Some(task))
             && self.has(job.key.as_deref(), job.error.as_deref())
