@@ -1,7 +1,8 @@
 //! One look at the jobs or lanes of a queue, and those among them that an operation is about.
 
 use seriatim::store::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneStage, LaneView,
+    Store,
 };
 use seriatim::{JobId, Mode, Timestamp, store::LaneId};
 
@@ -85,10 +86,17 @@ async fn lanes(
         (Some(_), _) => LaneOrder::Key,
         (None, _) => LaneOrder::Age,
     };
+    // Stores have no index of the other states, or of prefixes in another order: in one call they would pass by all lanes that
+    // do not fit. These are read and left out here, so that a step stays small.
+    let has_index = |state: &LaneStage| {
+        matches!(state, LaneStage::Running | LaneStage::Held | LaneStage::Paused)
+    };
+    let now = store.now().await?;
     let query = LaneQuery {
+        now: Some(now),
         key: wish.key.clone(),
-        prefix: wish.prefix.clone(),
-        stages: wish.state.into_iter().collect(),
+        prefix: wish.prefix.clone().filter(|_| order == LaneOrder::Key),
+        stages: wish.state.into_iter().filter(has_index).collect(),
         order,
         after,
         rows_max,
@@ -96,7 +104,7 @@ async fn lanes(
     };
     let page = store.lanes(query).await?;
     let rows = page.rows.len() as u64;
-    let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane)).collect();
+    let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane, now)).collect();
     Ok(Look { found: Found::Lanes(found), rows, next: page.next })
 }
 

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use seriatim::store::{Claim, Heartbeat, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan};
+use seriatim::store::{
+    Claim, Heartbeat, LaneStage, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan,
+};
 use seriatim::{Job, Outcome, Queue};
 
 use super::super::action::Action;
@@ -512,4 +514,26 @@ async fn a_lane_counts_once_however_many_of_its_jobs_failed() {
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
     assert_eq!(show(&*store, &operation.id).await.unwrap().count, 3);
     assert_eq!((dead_of(&store).await, lanes_of(&store).await), (6, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_looks_at_no_more_lanes_however_few_of_them_are_meant() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    fail_each(&store, Queue::fifo("orders"), "a", 1_500).await;
+    push(&store, 0..1_000, "b").await;
+    let none = Wish { state: Some(LaneStage::Crashed), ..Wish::new(Action::Retry, "orders") };
+    let few = Wish { prefix: Some("b".to_owned()), ..Wish::new(Action::Bury, "orders") };
+    for (wish, lanes) in [(none, 2_500), (few, 1_500)] {
+        let operation = begun(&store, wish, Duration::ZERO).await;
+        assert_eq!((operation.expected, operation.expected_more), (0, false));
+        let mut looks = Vec::new();
+        run(&store, &operation.id, "here", &here(), |now| looks.push(now.looked_at)).await.unwrap();
+        assert_eq!((looks[0], *looks.last().unwrap()), (1_000, lanes), "{looks:?}");
+    }
+    for (state, count) in [(LaneStage::Ready, 1_000), (LaneStage::Retrying, 1_500)] {
+        let wish = Wish { state: Some(state), ..Wish::new(Action::Pause, "orders") };
+        let operation = begun(&store, wish, Duration::ZERO).await;
+        run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+        assert_eq!(show(&*store, &operation.id).await.unwrap().count, count, "{state:?}");
+    }
 }

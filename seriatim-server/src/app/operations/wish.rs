@@ -187,9 +187,14 @@ impl Wish {
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
 
-    /// Whether it is about this lane, which the store found by its state.
-    pub(super) fn has_lane(&self, lane: &LaneView) -> bool {
+    /// Whether it is about this lane at `now`.
+    pub(super) fn has_lane(&self, lane: &LaneView, now: Timestamp) -> bool {
+        let is_in = |state| match state {
+            LaneStage::Crashed => lane.crashes > 0,
+            state => lane.stage(now) == state,
+        };
         (!self.action.is_for_failed() || lane.retry_count >= 0)
+            && self.state.is_none_or(is_in)
             && self.has(lane.key.as_deref(), lane.error.as_deref())
     }
 
