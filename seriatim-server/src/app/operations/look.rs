@@ -9,6 +9,7 @@ use seriatim::{JobId, Mode, Timestamp, store::LaneId};
 use super::action::Action;
 use super::wish::{List, Wish};
 use crate::app::error::Result;
+use crate::protocol::value::Time;
 
 /// What was found among the rows of one page.
 pub(super) struct Look {
@@ -38,13 +39,13 @@ impl Found {
     }
 }
 
-/// Looks at the next rows.
+/// Looks at the next rows: at this many behind this place. `dead_by`: the order of dead jobs.
 pub(super) async fn look(
     store: &dyn Store,
     (wish, mode): (&Wish, Mode),
     before: Timestamp,
-    after: Option<String>,
-    rows_max: usize,
+    dead_by: JobOrder,
+    (after, rows_max): (Option<String>, usize),
 ) -> Result<Look> {
     if let Some(List(jobs)) = &wish.jobs {
         return Ok(whole(Found::TheseJobs(jobs.clone())));
@@ -55,15 +56,14 @@ pub(super) async fn look(
     if wish.action.on_lanes().is_some() && !wish.finds_jobs(mode) {
         return lanes(store, wish, after, rows_max).await;
     }
-    let filter = match wish.action {
-        Action::CancelJobs => JobFilter::Live,
-        action if action.on_lanes().is_some() => JobFilter::In(JobState::Queued),
-        _ => JobFilter::In(JobState::Dead),
+    let (filter, order) = match wish.action {
+        Action::CancelJobs => (JobFilter::Live, JobOrder::Arrival),
+        action if action.on_lanes().is_some() => (JobState::Queued.into(), JobOrder::Arrival),
+        _ => (JobState::Dead.into(), dead_by),
     };
     let query = JobQuery {
         key: wish.key.clone(),
-        // A job keeps its place when it dies again, so that none is met twice.
-        order: JobOrder::Arrival,
+        order,
         after,
         rows_max,
         payload_bytes_max: Some(0),
@@ -71,8 +71,12 @@ pub(super) async fn look(
     };
     let page = store.jobs(query).await?;
     let rows = page.rows.len() as u64;
+    let died = page.rows.last().and_then(|job| job.finished_at);
+    let is_past = died.zip(wish.since).is_some_and(|(died, Time(since))| died < since);
+    // Behind it all died earlier.
+    let next = page.next.filter(|_| order != JobOrder::UpdatedAt || !is_past);
     let jobs = page.rows.into_iter().filter(|job| wish.has_job(job, before)).collect();
-    Ok(Look { found: Found::Jobs(jobs), rows, next: page.next })
+    Ok(Look { found: Found::Jobs(jobs), rows, next })
 }
 
 async fn lanes(

@@ -5,7 +5,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{JobView, LaneQuery, LaneView, Store};
+use seriatim::store::{JobOrder, JobView, LaneQuery, LaneView, Store};
 use seriatim::{Mode, Timestamp};
 
 use super::action::Action;
@@ -20,7 +20,7 @@ use crate::protocol::value::Time;
 /// Counting ends at this number.
 const COUNTED_MAX: u64 = 10_000;
 /// Rows that are looked at to count.
-const LOOKED_MAX: u64 = 50_000;
+pub(crate) const LOOKED_MAX: u64 = 50_000;
 /// Tolerance of the confirmed number of a whole queue: 1/SLACK.
 const SLACK: u64 = 10;
 /// Shown of them.
@@ -72,6 +72,13 @@ impl fmt::Display for Count {
     }
 }
 
+impl Count {
+    /// Whether nothing is to be done: none was found, and all were looked at.
+    pub(crate) fn is_none(self) -> bool {
+        self.count == 0 && !self.more
+    }
+}
+
 impl Preview {
     /// Refuses to delete or cancel many if their number is not confirmed. The number of a whole queue may change a little meanwhile.
     pub(crate) fn check(&self, said: Option<u64>) -> Result<()> {
@@ -113,7 +120,9 @@ async fn listed(store: &dyn Store, wish: (&Wish, Mode), before: Timestamp) -> Re
     let (mut count, mut looked, mut after) = (0, 0, None);
     let (mut samples, mut lanes) = (Vec::new(), BTreeSet::new());
     let more = loop {
-        let mut seen = look(store, wish, before, after, STEP_ROWS_MAX).await?;
+        // The latest that died are those that people ask about; in a large morgue only the first are looked at.
+        let (by, place) = (JobOrder::UpdatedAt, (after, STEP_ROWS_MAX));
+        let mut seen = look(store, wish, before, by, place).await?;
         if let (Found::Jobs(jobs), Some(_)) = (&mut seen.found, wish.0.action.on_lanes()) {
             // A lane counts once, however many of its jobs were found.
             jobs.retain(|job| job.lane.is_some_and(|lane| lanes.insert(lane)));
@@ -191,5 +200,7 @@ mod tests {
         assert_eq!(told(1_240, false), "1,240");
         assert_eq!(told(10_000, true), "over 10,000");
         assert_eq!(told(12, true), "at least 12");
+        assert!(Count { count: 0, more: false }.is_none());
+        assert!(!Count { count: 0, more: true }.is_none(), "there may be some");
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use seriatim::store::{
-    Cancel, Cancelled, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneView, Store,
+    Cancel, Cancelled, JobFilter, JobOrder, JobQuery, JobView, LaneAction, LaneId, LaneView, Store,
 };
 use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
@@ -148,7 +148,11 @@ async fn work(
     }
     let Look { found, rows, next } = match left.take() {
         Some(found) => found,
-        None => look(&**store, (&wish, mode), before, record.after.clone(), rows_max).await?,
+        None => {
+            let place = (record.after.clone(), rows_max);
+            // A job keeps its place when it dies again, so that none is met twice.
+            look(&**store, (&wish, mode), before, JobOrder::Arrival, place).await?
+        }
     };
     let mut intent = Intent::of(record);
     let sent = act(store, &wish, before, found, most, &mut intent).await?;

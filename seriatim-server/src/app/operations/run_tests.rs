@@ -537,3 +537,16 @@ async fn a_step_looks_at_no_more_lanes_however_few_of_them_are_meant() {
         assert_eq!(show(&*store, &operation.id).await.unwrap().count, count, "{state:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_died_last_is_counted_first() {
+    let store = with_dead(1_100).await;
+    let since = Some(Time(store.now().await.unwrap()));
+    fail_each(&store, Queue::fifo("orders").max_retries(0), "late", 1).await;
+    for since in [None, since] {
+        let wish = Wish { since, ..Wish::new(Action::Requeue, "orders") };
+        let counted = preview(&*store, &wish).await.unwrap();
+        assert_eq!(counted.count.count, if since.is_some() { 1 } else { 1_101 });
+        assert_eq!(counted.samples[0].key.as_deref(), Some("late0"));
+    }
+}

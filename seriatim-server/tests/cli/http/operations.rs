@@ -294,3 +294,28 @@ async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_coun
     let entries = deeds["entries"].as_array().unwrap();
     assert_eq!((entries.len(), &entries[0]["count"]), (1, &json!(300)), "{deeds}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
+    let site = Site::new("[queues.orders]\nmode = \"parallel\"\n");
+    let hand = Hand::new(site.store().await, vec![seriatim::Queue::parallel("orders")]).await;
+    let later = std::time::Duration::from_secs(86_400);
+    for _ in 0..10 {
+        let job = |i: usize| seriatim::Job::new("orders", &i).unwrap().run_in(later);
+        let jobs = (0..5_000).map(job).collect();
+        let push = seriatim::store::Push { now: Some(hand.now), jobs };
+        hand.store.push(push).await.unwrap();
+    }
+    hand.push(seriatim::Job::new("orders", &1).unwrap()).await;
+    hand.fail_all("orders", "timeout").await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    let wish = [("action", "bury"), ("queue", "orders")];
+    let page = api.get("/operations/new?action=bury&queue=orders").text();
+    assert!(page.contains("None of the 50,000 that were looked at fit."), "{page}");
+    assert!(page.contains("action=\"/operations/start\""), "{page}");
+    let id = led_to(&submit(&api, "/operations/start", &wish));
+    assert_eq!(ended(&api, &id).await["count"], 1);
+    let page = api.get("/operations/new?action=requeue&queue=orders&error=other").text();
+    assert!(page.contains("There are none"), "{page}");
+}
