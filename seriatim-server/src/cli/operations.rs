@@ -66,6 +66,9 @@ struct Which {
     /// Only jobs of this task
     #[arg(long)]
     task: Option<String>,
+    /// Only jobs without a task
+    #[arg(long)]
+    untasked: bool,
     /// Only those whose last error contains this
     #[arg(long)]
     error: Option<String>,
@@ -105,6 +108,7 @@ impl Which {
             key: self.key,
             prefix: self.prefix,
             task: self.task,
+            untasked: self.untasked,
             error: self.error,
             cause: self.cause,
             state: self.state,

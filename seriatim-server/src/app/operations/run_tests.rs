@@ -550,3 +550,21 @@ async fn what_died_last_is_counted_first() {
         assert_eq!(counted.samples[0].key.as_deref(), Some("late0"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn dead_jobs_without_a_task_are_meant_alone() {
+    let store = with_dead(3).await;
+    let queue = Queue::fifo("orders").max_retries(0);
+    let job = Job::new("orders", &1).unwrap().key("tasked").task("ship");
+    store.push(Push { now: None, jobs: vec![job] }).await.unwrap();
+    tokio::time::advance(Duration::from_millis(1)).await;
+    // The one that waits longest is claimed.
+    fail_each(&store, queue, "k", 1).await;
+    assert_eq!(dead_of(&store).await, 4);
+    let untasked = Wish { untasked: true, ..Wish::new(Action::Requeue, "orders") };
+    let counted = preview(&*store, &untasked).await.unwrap();
+    assert!(counted.samples.iter().all(|one| one.key.as_deref() != Some("tasked")));
+    assert_eq!(counted.count.count, 3);
+    let lanes = Wish { untasked: true, ..Wish::new(Action::Pause, "orders") };
+    assert!(preview(&*store, &lanes).await.unwrap_err().to_string().contains("lanes have no task"));
+}

@@ -45,6 +45,9 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) task: Option<String>,
+    /// Only jobs without a task
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) untasked: bool,
     /// Only those whose last error contains this
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -93,6 +96,7 @@ impl Wish {
             key: None,
             prefix: None,
             task: None,
+            untasked: false,
             error: None,
             cause: None,
             state: None,
@@ -115,7 +119,7 @@ impl Wish {
         if !on_lanes && self.lanes.is_some() {
             return wrong("lanes", "this action is on jobs");
         }
-        if on_lanes && self.task.is_some() {
+        if on_lanes && (self.task.is_some() || self.untasked) {
             return wrong("task", "lanes have no task, this action is on lanes");
         }
         if !on_lanes && self.state.is_some() {
@@ -141,9 +145,8 @@ impl Wish {
             let why = format!("name 1 to {STEP_ROWS_MAX}, not {named}");
             return Err(Error::Bound { field, why });
         }
-        let filtered =
-            texts.iter().any(|text| text.is_some()) || self.state.is_some() || self.since.is_some();
-        if filtered {
+        let is_filtered = texts.iter().any(|text| text.is_some()) || self.untasked;
+        if is_filtered || self.state.is_some() || self.since.is_some() {
             let why = "name jobs or lanes one by one, or filter them, not both".to_owned();
             return Err(Error::Bound { field: "filter", why });
         }
@@ -184,6 +187,7 @@ impl Wish {
             && (!self.action.is_for_failed() || job.retry_count >= 0)
             && self.since.is_none_or(|Time(since)| at >= since)
             && self.task.as_deref().is_none_or(|task| job.task.as_deref() == Some(task))
+            && (!self.untasked || job.task.is_none())
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
 
@@ -222,6 +226,7 @@ impl Wish {
             ("key", self.key.clone()),
             ("prefix", self.prefix.clone()),
             ("task", self.task.clone()),
+            ("untasked", self.untasked.then(|| "true".to_owned())),
             ("error", self.error.clone()),
             ("cause", self.cause.clone()),
             ("state", state),
@@ -260,6 +265,10 @@ impl Wish {
         for (name, value) in self.filters() {
             let says = match name {
                 "jobs" | "lanes" => continue,
+                "untasked" => {
+                    words += ", without a task";
+                    continue;
+                }
                 "prefix" => "keys from",
                 "error" => "error with",
                 "rate" => "at most",

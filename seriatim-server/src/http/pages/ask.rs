@@ -195,7 +195,10 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
     let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
     for (name, value) in wish.sent_filters() {
-        line += &format!(" --{name}={}", shell_word(&value));
+        line += &match name {
+            "untasked" => " --untasked".to_owned(),
+            name => format!(" --{name}={}", shell_word(&value)),
+        };
     }
     match confirm {
         Some(count) => line += &format!(" --confirm {count}"),

@@ -244,10 +244,12 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         true => (page.rows.iter().map(|job| JobRow::new(visit, job)).collect(), Vec::new()),
         false => (Vec::new(), causes::of(&page.rows)),
     };
+    let filters = filters(visit, wish);
     let buttons = match named {
-        Some(queue) if wrong.is_none() => buttons(visit, queue, wish),
+        Some(_) if wrong.is_none() => buttons(visit, wish, &filters),
         _ => Vec::new(),
     };
+    let kept = Some(&filters).filter(|_| !wish.actions().is_empty());
     let page = Jobs {
         frame: &visit.frame,
         wrong: &wrong,
@@ -264,7 +266,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         rows,
         causes: causes
             .into_iter()
-            .map(|cause| CauseRow::new(visit, page.next.is_some(), cause))
+            .map(|cause| CauseRow::new(visit, page.next.is_some(), cause, kept))
             .collect(),
         found: page.rows.len(),
         of: (page.next.is_some() && !is_filtered).then_some(all),
@@ -282,21 +284,26 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
     Ok(wrong.shown(visit.show(&page)?))
 }
 
-/// For all jobs of the queue that fit.
-fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
+/// The filters, as operations have them.
+fn filters(visit: &Visit, wish: &Wish) -> operations::Wish {
     let text = |text: &str| given(text).map(str::to_owned);
     let time = |text: &str| {
         let moment = Moment::read(text).ok()?;
         Some(Time(moment.before(visit.clock.now)))
     };
-    let all = |action: &Action| operations::Wish {
+    operations::Wish {
         key: text(&wish.key),
         prefix: text(&wish.prefix),
         task: text(&wish.task),
         error: text(&wish.error),
         since: time(&wish.from),
         before: time(&wish.to),
-        ..operations::Wish::new(*action, queue)
-    };
+        ..operations::Wish::new(Action::Requeue, &*wish.queue)
+    }
+}
+
+/// For all jobs of the queue that fit.
+fn buttons(visit: &Visit, wish: &Wish, filters: &operations::Wish) -> Vec<Button> {
+    let all = |action: &Action| operations::Wish { action: *action, ..filters.clone() };
     button::operations(visit, wish.actions().iter().map(all))
 }

@@ -295,6 +295,70 @@ async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_coun
     assert_eq!((entries.len(), &entries[0]["count"]), (1, &json!(300)), "{deeds}");
 }
 
+/// The links of a page that ask before something is done to many.
+fn asks(page: &str) -> Vec<String> {
+    let links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let plain = links.map(|link| link.replace("&#38;", "&"));
+    plain.filter(|link| link.starts_with("/operations/new?")).collect()
+}
+
+/// A server whose store has dead jobs of these queues, keys and tasks, all of one cause.
+async fn with_cause(jobs: impl IntoIterator<Item = (&'static str, String, Option<&str>)>) -> Api {
+    let names = ["orders", "shop"];
+    let config: String = names.map(|name| format!("[queues.{name}]\nmode = \"fifo\"\n")).concat();
+    let site = Site::new(&config);
+    let queues = names.map(|name| seriatim::Queue::fifo(name).max_retries(0)).to_vec();
+    let hand = Hand::new(site.store().await, queues).await;
+    for (i, (queue, key, task)) in jobs.into_iter().enumerate() {
+        let job = seriatim::Job::new(queue, &i).unwrap().key(key);
+        hand.push(task.into_iter().fold(job, |job, task| job.task(task))).await;
+        if i % 100 == 99 {
+            hand.fail_all("orders", "timeout after 3s").await;
+        }
+    }
+    for queue in names {
+        hand.fail_all(queue, "timeout after 3s").await;
+    }
+    hand.store.close().await.unwrap();
+    Api::with(site, |_| {})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
+    let of = |key: &str, task| ("orders", key.to_owned(), task);
+    let api = with_cause([
+        of("eu/1", None),
+        of("eu/2", Some("ship")),
+        of("eu/3", Some("ship")),
+        of("us/1", None),
+        of("us/2", Some("ship")),
+    ])
+    .await;
+    let page = api.get("/morgue?view=causes&queue=orders&prefix=eu%2F").text();
+    let links = asks(&page);
+    assert_eq!(links.iter().filter(|link| link.contains("prefix=eu%2F")).count(), links.len());
+    let of_rows = |task: &str| -> Vec<String> {
+        let meant = links.iter().filter(|link| link.contains("cause=") && link.contains(task));
+        meant.map(|link| api.get(link).text()).collect()
+    };
+    for (task, count) in [("untasked=true", 1), ("task=ship", 2)] {
+        let pages = of_rows(task);
+        assert_eq!(pages.len(), 2, "{task}: {links:?}");
+        for page in pages {
+            assert!(
+                page.contains(&format!("<strong>{count}</strong> dead jobs")),
+                "{task}: {page}"
+            );
+        }
+    }
+    let command = of_rows("untasked=true").concat();
+    assert!(command.contains(" --untasked") && command.contains("untasked&#34;:true"), "{command}");
+    let run = ["operations", "preview", "requeue", "orders", "--untasked"];
+    assert!(text(&api.site.run(&run)).contains("without a task: 2"));
+    let searched = api.get("/morgue?view=causes&queue=orders&text=timeout").text();
+    assert!(searched.contains("timeout after Ns") && asks(&searched).is_empty(), "{searched}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
     let site = Site::new("[queues.orders]\nmode = \"parallel\"\n");
