@@ -360,6 +360,24 @@ async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_match_are_those_that_the_page_lists() {
+    let api = with_failed(3).await;
+    let links = asks(&api.get("/queues/orders/lanes?by=retry_count").text());
+    let counts = links.iter().map(|link| {
+        let page = api.get(link).text();
+        assert!(page.contains("<strong>3</strong> lanes"), "{link}: {page}");
+        link.split("action=").nth(1).unwrap().split('&').next().unwrap()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), ["retry", "bury"]);
+    let running = api.get("/queues/orders/lanes?by=retry_count&state=running").text();
+    assert_eq!(asks(&running), Vec::<String>::new());
+    let behind = api.get("/queues/orders/lanes?by=key&from=k1").text();
+    assert_eq!(asks(&behind), Vec::<String>::new(), "operations have no such filter");
+    let whole = asks(&api.get("/queues/orders/lanes?by=key").text());
+    assert!(whole.iter().any(|link| link.contains("action=delete_waiting")), "{whole:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
     let site = Site::new("[queues.orders]\nmode = \"parallel\"\n");
     let hand = Hand::new(site.store().await, vec![seriatim::Queue::parallel("orders")]).await;
