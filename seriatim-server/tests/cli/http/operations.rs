@@ -360,6 +360,26 @@ async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn causes_of_all_queues_have_the_latest_of_each() {
+    let many = (0..1_050).map(|i| ("orders", format!("k{i}"), None));
+    let api = with_cause(many.chain([("shop", "one".to_owned(), None)])).await;
+    let page = api.get("/morgue?view=causes").text();
+    for part in [
+        "<a href=\"/morgue?queue=shop\">shop</a></td><td></td><td class=\"n\">1</td>",
+        "<td class=\"n\">500+</td>",
+        "latest 501 of 1,051 dead jobs, those of each queue.",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let one = api.get("/morgue?view=causes&queue=orders").text();
+    assert!(one.contains("latest 1,000 of 1,050 dead jobs."), "{one}");
+    let (all, one) = (api.get("/morgue").text(), api.get("/morgue?queue=orders").text());
+    let (says, sorted) = ("Queue by queue", "<th scope=\"col\" aria-sort=\"descending\">When</th>");
+    assert_eq!((all.contains(says), all.contains(sorted)), (true, false), "{all}");
+    assert_eq!((one.contains(says), one.contains(sorted)), (false, true), "{one}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_match_are_those_that_the_page_lists() {
     let api = with_failed(3).await;
     let links = asks(&api.get("/queues/orders/lanes?by=retry_count").text());
