@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use seriatim::store::{
-    Cancel, Cancelled, Change, Command, JobState, LaneAction, Selected, Selection,
+    Cancel, Cancelled, Change, Command, JobState, LaneAction, LaneState, Selected, Selection,
 };
 use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
 
@@ -345,6 +345,15 @@ impl Deed {
             on => on,
         };
         Self::new(self.kind.undo?, on)
+    }
+
+    /// The deed that takes it back, asked before it is done. A resume ends a hold too, and only the engine holds: what is done
+    /// to a held lane is not taken back.
+    pub(super) async fn undo_now(&self, app: &Shared) -> Option<Self> {
+        let undo = self.undo()?;
+        let On::Lane { queue, lane } = &self.on else { return Some(undo) };
+        let known = lanes::known(&*app.store, queue, lane).await.ok()?;
+        known.is_none_or(|lane| lane.state != LaneState::Held).then_some(undo)
     }
 
     /// What was done, in words.

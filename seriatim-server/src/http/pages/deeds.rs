@@ -77,9 +77,10 @@ pub(super) async fn carry_out(
         say(&visit, &mut response, &told_later(&text, operation.id));
         return Ok(response);
     }
+    let undo = deed.undo_now(&app).await;
     let count = deed.carry_out(&app, &who).await?;
     app.checkups.forget().await;
-    say(&visit, &mut response, &said(&deed, count));
+    say(&visit, &mut response, &told(&deed.done(count), undo));
     response.extensions_mut().insert(super::super::audit::Count(count));
     Ok(response)
 }
@@ -166,10 +167,6 @@ pub(super) fn local(address: &str, base: &str) -> Option<String> {
 }
 
 /// What was done, and the form that undoes it, as the value of a cookie.
-fn said(deed: &Deed, count: u64) -> String {
-    told(&deed.done(count), deed.undo())
-}
-
 fn told(text: &str, undo: Option<Deed>) -> String {
     let mut pairs = vec![format!("text={}", link::encoded(&seriatim::text::one_line(text)))];
     let fields = undo.iter().flat_map(Deed::fields);

@@ -421,3 +421,45 @@ async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
     let page = api.get("/operations/new?action=requeue&queue=orders&error=other").text();
     assert!(page.contains("There are none"), "{page}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_is_not_ended_by_taking_back_a_pause() {
+    let site =
+        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
+    let queue = seriatim::Queue::fifo("orders").max_retries(0);
+    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("held")).await;
+    hand.fail_all("orders", "no stock").await;
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("free")).await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    for (key, is_held) in [("held", true), ("free", false)] {
+        let page = api.get(&format!("/key?k={key}")).text();
+        assert_eq!(page.contains("Pause with a reason"), !is_held, "{page}");
+        let does = |deed: &str| {
+            let done = submit(&api, "/do", &[("deed", deed), ("queue", "orders"), ("key", key)]);
+            assert_eq!(done.status, 303, "{}", done.text());
+            done.header("set-cookie").unwrap().to_owned()
+        };
+        // The page was opened before.
+        let said = does("lane.pause");
+        assert_eq!(said.contains("deed=lane.resume"), !is_held, "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_hold_is_not_offered_to_be_taken_back_by_a_pause() {
+    let site =
+        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
+    let queue = seriatim::Queue::fifo("orders").max_retries(0);
+    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("k")).await;
+    hand.fail_all("orders", "no stock").await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    let lane = [("deed", "lane.resume"), ("queue", "orders"), ("key", "k")];
+    let said = submit(&api, "/do", &lane).header("set-cookie").unwrap().to_owned();
+    assert!(said.contains("resumed") && !said.contains("lane.pause"), "{said}");
+}
