@@ -463,3 +463,24 @@ async fn the_end_of_a_hold_is_not_offered_to_be_taken_back_by_a_pause() {
     let said = submit(&api, "/do", &lane).header("set-cookie").unwrap().to_owned();
     assert!(said.contains("resumed") && !said.contains("lane.pause"), "{said}");
 }
+
+#[test]
+fn a_long_key_leaves_room_for_the_undo() {
+    let api = Api::start(QUEUES);
+    let key = "ж".repeat(256);
+    api.post("/api/v1/queues/orders/jobs", &json!({ "key": key })).done();
+    for (deed, undo, text) in [
+        ("lane.pause", "lane.resume", "paused; a running turn finishes"),
+        ("lane.resume", "lane.pause", "resumed"),
+        ("lane.delete", "operation.stop", "deleted in 10 s"),
+    ] {
+        let done = submit(&api, "/do", &[("deed", deed), ("queue", "orders"), ("key", &key)]);
+        let cookie = done.header("set-cookie").unwrap_or_else(|| panic!("{deed}: {}", done.status));
+        assert!(cookie.len() <= 4_096, "{deed}: {} bytes", cookie.len());
+        let said = cookie.split(';').next().unwrap();
+        let page = Request::new("GET", "/queues").header("Cookie", said).send(&api.address).text();
+        assert!(page.contains(text) && page.contains(&format!("value=\"{undo}\"")), "{page}");
+        let field = format!("name=\"key\" value=\"{key}\"");
+        assert_eq!(page.contains(&field), undo.starts_with("lane."), "{deed}");
+    }
+}
