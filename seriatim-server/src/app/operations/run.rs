@@ -113,8 +113,12 @@ async fn step(
         return Ok(None);
     } else if starts > now {
         pause = Some(starts.since(now).min(UNDONE_LOOK));
-    } else {
+    } else if record.operation.state == State::Waiting {
+        // Who stops what is shown to wait is told that nothing was done. So this is written down before anything is done, and
+        // the next step reads again whether it was stopped.
         record.operation.state = State::Running;
+        pause = Some(Duration::ZERO);
+    } else {
         work(store, &mut record, now, left).await?;
         pause = record.operation.what.rate.map(|_| {
             let next = Timestamp::from_micros(record.next_at);

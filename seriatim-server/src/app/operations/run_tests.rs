@@ -568,3 +568,22 @@ async fn dead_jobs_without_a_task_are_meant_alone() {
     let lanes = Wish { untasked: true, ..Wish::new(Action::Pause, "orders") };
     assert!(preview(&*store, &lanes).await.unwrap_err().to_string().contains("lanes have no task"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stopped_while_it_is_shown_to_wait_has_done_nothing() {
+    let store = with_dead(30).await;
+    let wish = || Wish::new(Action::DeleteDead, "orders");
+    let id = begun(&store, wish(), Duration::from_secs(10)).await.id;
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let next = step(&store, &id, "here", false, &mut None).await.unwrap().unwrap();
+    assert_eq!((next.operation.state, dead_of(&store).await), (State::Running, 30));
+    // Stopped now, it was not before it began.
+    let stopping = stop(&*store, &id, "me").await.unwrap();
+    assert_eq!((stopping.state, stopping.stopped_by.as_deref()), (State::Running, Some("me")));
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    let stopped = show(&*store, &id).await.unwrap();
+    assert_eq!((stopped.state, stopped.count, dead_of(&store).await), (State::Stopped, 0, 30));
+    let id = begun(&store, wish(), Duration::from_secs(10)).await.id;
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!((show(&*store, &id).await.unwrap().state, dead_of(&store).await), (State::Done, 0));
+}
