@@ -71,7 +71,12 @@ pub(crate) async fn run(
                 wait = (wait * 2).min(AGAIN_MAX);
                 now
             }
-            Err(error) => return fail(&**store, id, runner, &error).await,
+            Err(error) => {
+                if let Some(failed) = fail(&**store, id, runner, &error).await? {
+                    told(&failed);
+                }
+                return Ok(());
+            }
         };
         let _ = timeout(rest, leaving.leaving()).await;
         if leaving.is_leaving() && wait > AGAIN {
@@ -323,17 +328,22 @@ async fn meant(
     Ok(meant)
 }
 
-/// Writes down why it cannot go on.
-async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Result<()> {
+/// Writes down why it cannot go on. None if another process has taken it over.
+async fn fail(
+    store: &dyn Store,
+    id: &str,
+    runner: &str,
+    error: &Error,
+) -> Result<Option<Operation>> {
     tracing::warn!(%error, id, "an operation failed");
-    let Some((mut record, _)) = book::read(store, id).await? else { return Ok(()) };
-    if record.runner == runner {
-        let now = store.now().await?;
-        record.operation.error = Some(error.to_string());
-        end(&mut record, State::Failed, now);
-        written(store, &mut record, now).await?;
+    let Some((mut record, _)) = book::read(store, id).await? else { return Ok(None) };
+    if record.runner != runner {
+        return Ok(None);
     }
-    Ok(())
+    let now = store.now().await?;
+    record.operation.error = Some(error.to_string());
+    end(&mut record, State::Failed, now);
+    Ok(written(store, &mut record, now).await?.then_some(record.operation))
 }
 
 /// Refuses to delete what runs, before an operation that would leave it alone is begun.

@@ -587,3 +587,16 @@ async fn what_is_stopped_while_it_is_shown_to_wait_has_done_nothing() {
     run(&store, &id, "here", &here(), |_| {}).await.unwrap();
     assert_eq!((show(&*store, &id).await.unwrap().state, dead_of(&store).await), (State::Done, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_operation_hears_that_it_failed() {
+    let store = with_dead(30).await;
+    let id = begun(&store, at("5/s"), Duration::ZERO).await.id;
+    step(&store, &id, "here", false, &mut None).await.unwrap();
+    seriatim::store::delete_queue(&*store, "orders", true).await.unwrap();
+    let mut last = None;
+    run(&store, &id, "here", &here(), |now| last = Some(now.clone())).await.unwrap();
+    let last = last.unwrap();
+    assert_eq!((last.state, &last), (State::Failed, &show(&*store, &id).await.unwrap()));
+    assert!(last.error.unwrap().contains("orders"));
+}
