@@ -1,9 +1,11 @@
 //! Pages of jobs in one state, over one queue or all of them.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use futures_util::future::try_join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_BYTES_MAX;
@@ -13,6 +15,10 @@ use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page, Qu
 use super::error::{Error, Result};
 use super::find;
 use super::job_filters::Filters;
+
+/// Queues that are asked for their latest jobs, at most, and at once.
+const QUEUES_ASKED_MAX: usize = 100;
+const ASKED_AT_ONCE: usize = 10;
 
 /// In which state jobs are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
@@ -157,6 +163,55 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         }
     }
     Ok(Page { rows, next: None, cut: false })
+}
+
+/// The latest jobs of each queue, of all together as many as of one.
+#[derive(Default)]
+pub(crate) struct Latest {
+    pub(crate) rows: Vec<JobView>,
+    /// Queues that have more.
+    pub(crate) more: BTreeSet<Arc<str>>,
+    /// Whether not all jobs of a queue were looked at for those that fit.
+    pub(crate) cut: bool,
+    /// Queues with such jobs that were not asked.
+    pub(crate) left_out: usize,
+}
+
+/// The latest jobs of the queue that is wanted, or of each that is seen: of the [`QUEUES_ASKED_MAX`] with the most.
+pub(crate) async fn latest(
+    store: &dyn Store,
+    wanted: Wanted<'_>,
+    sees: impl Fn(&str) -> bool,
+) -> Result<Latest> {
+    let is_wanted = |queue: &str| wanted.queue.map_or_else(|| sees(queue), |named| named == queue);
+    let counts = counts(store, wanted.status).await?.into_iter();
+    let mut queues: Vec<(Arc<str>, u64)> =
+        counts.filter(|(queue, count)| *count > 0 && is_wanted(queue)).collect();
+    queues.sort_by_key(|(queue, count)| (Reverse(*count), queue.clone()));
+    let left_out = queues.len().saturating_sub(QUEUES_ASKED_MAX);
+    queues.truncate(QUEUES_ASKED_MAX);
+    let shares = queues.len().max(1);
+    let of_status = JobQuery {
+        order: wanted.status.order(wanted.by),
+        payload_bytes_max: wanted.payload_bytes_max,
+        rows_max: wanted.rows_max / shares,
+        scan_max: Some(wanted.scan_max / shares),
+        ..JobQuery::new("", wanted.status.filter())
+    };
+    let of_each = wanted.filters.of(store, of_status).await?;
+    let mut latest = Latest { left_out, ..Latest::default() };
+    for some in queues.chunks(ASKED_AT_ONCE) {
+        let pages = some.iter().map(|(queue, _)| {
+            let query = JobQuery { queue: queue.clone(), ..of_each.clone() };
+            store.jobs(query)
+        });
+        for ((queue, _), page) in some.iter().zip(try_join_all(pages).await?) {
+            latest.rows.extend(page.rows);
+            latest.cut |= page.cut;
+            latest.more.extend(page.next.map(|_| queue.clone()));
+        }
+    }
+    Ok(latest)
 }
 
 /// How many jobs in this state each queue has, or more.

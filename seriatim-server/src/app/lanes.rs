@@ -2,7 +2,8 @@
 
 use seriatim::store::Store;
 use seriatim::store::{
-    Act, ClaimSelection, LaneAction, LaneId, LaneSelection, LaneState, release_claims,
+    Act, ClaimSelection, LaneAction, LaneId, LaneQuery, LaneSelection, LaneState, LaneView,
+    release_claims,
 };
 
 use super::error::{Error, Result};
@@ -22,6 +23,20 @@ impl From<OneLane> for LaneSelection {
             OneLane::Lane(lane) => Self::Lanes(vec![lane]),
         }
     }
+}
+
+/// The lane as it is, if anything of it waits or is claimed.
+pub(crate) async fn known(
+    store: &dyn Store,
+    queue: &str,
+    lane: &OneLane,
+) -> Result<Option<LaneView>> {
+    let id = match lane {
+        OneLane::Key(key) => return find::known_lane(store, queue, key).await,
+        OneLane::Lane(id) => *id,
+    };
+    let query = LaneQuery { lane: Some(id), rows_max: 1, ..LaneQuery::new(queue) };
+    Ok(store.lanes(query).await?.rows.pop())
 }
 
 /// Acts on a lane; refuses one that is not there, or that the action leaves alone as it is claimed.

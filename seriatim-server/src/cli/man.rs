@@ -37,7 +37,7 @@ const EXIT_STATUS: [(&str, &str); 4] = [
     ("2", "The command line, a variable or the configuration is wrong. Nothing was done."),
     (
         "130",
-        "push --file was interrupted. The message says how many jobs were pushed and from which line to continue.",
+        "push --file or an operation was interrupted. The message says how far it came, and for a file from which line to continue.",
     ),
 ];
 

@@ -1,15 +1,18 @@
 //! `seriatim operations`: actions on many jobs or lanes, done in steps.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use seriatim::store::{LaneId, LaneStage, Store};
 use seriatim::{JobId, Rate, SharedStore};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{Common, Yes};
 use super::deed::who;
 use crate::app::operations::{
-    self, Action, Begin, Leaving, List, Operation, Preview, Wish, preview,
+    self, Action, Begin, Leaving, List, Operation, Preview, State, Wish, preview,
 };
 use crate::base::time::Moment;
 use crate::cli::output::{Failure, Fields, Progress, Result, Table, hint, say, say_json, tell};
@@ -66,6 +69,9 @@ struct Which {
     /// Only jobs of this task
     #[arg(long)]
     task: Option<String>,
+    /// Only jobs without a task
+    #[arg(long)]
+    untasked: bool,
     /// Only those whose last error contains this
     #[arg(long)]
     error: Option<String>,
@@ -105,6 +111,7 @@ impl Which {
             key: self.key,
             prefix: self.prefix,
             task: self.task,
+            untasked: self.untasked,
             error: self.error,
             cause: self.cause,
             state: self.state,
@@ -208,7 +215,7 @@ async fn start(
     carry_out(store, wish, &counted, json).await
 }
 
-/// Begins it, and waits until it is done; Ctrl-C stops it.
+/// Begins it, and waits until it is done; Ctrl-C stops it. Fails if it was not done to all.
 pub(super) async fn carry_out(
     store: SharedStore,
     wish: Wish,
@@ -220,31 +227,59 @@ pub(super) async fn carry_out(
     let begin = Begin { who: &who, runner: &runner, waits };
     let operation = operations::begin(&*store, wish, counted, begin).await?;
     let (id, mut last) = (operation.id.clone(), operation);
-    let stopping = stop_at_interrupt(store.clone(), id.clone());
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let stopping = stop_at_interrupt(store.clone(), id.clone(), is_interrupted.clone());
     let mut progress = Progress::start();
     operations::run(&store, &id, &runner, &Stays, |now| {
         progress.say(&now.progress());
         last = now.clone();
     })
     .await?;
-    stopping.abort();
+    stopping.inspect(tokio::task::JoinHandle::abort);
     drop(progress);
     told(&last, json);
-    match last.error {
-        Some(error) => Err(Failure::failed(error)),
-        None => Ok(()),
+    let stopped = "stopped: what is done stays done";
+    match (last.state, last.error) {
+        (State::Done, _) => Ok(()),
+        (_, Some(error)) => Err(Failure::failed(error)),
+        (State::Stopped, _) if is_interrupted.load(Ordering::Relaxed) => {
+            Err(Failure::interrupted(stopped))
+        }
+        (State::Stopped, _) => Err(Failure::failed(stopped)),
+        _ => Err(Failure::conflict(format!(
+            "another process goes on with it: `seriatim operations show {id}`"
+        ))),
     }
 }
 
-/// Asks for the end of the operation when the user does.
-fn stop_at_interrupt(store: SharedStore, id: String) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok()
-            && let Err(error) = operations::stop(&*store, &id, &who()).await
-        {
-            hint(format!("cannot stop it: {error}"));
+/// Asks for the end of the operation when the user does. If they ask again, the command ends: without the store, the first
+/// time does nothing.
+fn stop_at_interrupt(
+    store: SharedStore,
+    id: String,
+    is_interrupted: Arc<AtomicBool>,
+) -> Option<tokio::task::JoinHandle<()>> {
+    // From here on the signal does not end the process.
+    let mut interrupts = signal(SignalKind::interrupt()).ok()?;
+    Some(tokio::spawn(async move {
+        if interrupts.recv().await.is_none() {
+            return;
         }
-    })
+        is_interrupted.store(true, Ordering::Relaxed);
+        let who = who();
+        let ask = async {
+            if let Err(error) = operations::stop(&*store, &id, &who).await {
+                hint(format!("cannot stop it: {error}. Ctrl-C again ends this command"));
+            }
+        };
+        let leave = async {
+            if interrupts.recv().await.is_some() {
+                hint(format!("{id} has not ended: a server of the store goes on with it"));
+                std::process::exit(Failure::INTERRUPTED.into());
+            }
+        };
+        tokio::join!(ask, leave);
+    }))
 }
 
 /// A command stays until its operation ends.

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use seriatim::{Client, Job, Queue};
 
+use crate::hand::Hand;
 use crate::site::{QUEUE, Serving, Site, eventually, kill, text, wait_until};
 
 /// Of a run that was asked wrongly, what it says.
@@ -127,6 +128,49 @@ async fn an_interrupted_push_says_what_is_pushed_and_goes_on_from_there() {
     let beyond = site.run(&["push", QUEUE, "--file", "jobs.ndjson", "--from-line", "2502"]);
     assert_eq!(beyond.status.code(), Some(1), "{}", text(&beyond));
     assert!(text(&beyond).contains("the file has only 2500 lines"), "{}", text(&beyond));
+}
+
+/// A command that sends twenty dead jobs back at this rate, when the first is sent.
+async fn replaying(site: &Site, rate: &str) -> (Serving, seriatim::SharedStore) {
+    let queue = Queue::fifo(QUEUE).max_retries(0);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
+    for i in 0..20 {
+        hand.push(Job::new(QUEUE, &i).unwrap().key(i.to_string())).await;
+    }
+    hand.fail_all(QUEUE, "no stock").await;
+    let mut command = site.command(&["operations", "start", "requeue", QUEUE, "--rate", rate]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    wait_until(&hand.store, |stats| stats.dead < 20).await;
+    (Serving(child.unwrap()), hand.store)
+}
+
+/// How the command ends, and what it says.
+fn said(mut command: Serving) -> (Option<i32>, String) {
+    let code = command.0.wait().unwrap().code();
+    let mut said = String::new();
+    std::io::Read::read_to_string(command.0.stdout.as_mut().unwrap(), &mut said).unwrap();
+    std::io::Read::read_to_string(command.0.stderr.as_mut().unwrap(), &mut said).unwrap();
+    (code, said)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_operation_is_not_done_does_not_say_that_it_succeeded() {
+    let site = Site::new("");
+    let (interrupted, store) = replaying(&site, "1/h").await;
+    kill(i32::try_from(interrupted.0.id()).unwrap(), Signal::INT);
+    let (code, told) = said(interrupted);
+    assert_eq!(code, Some(130), "{told}");
+    assert!(told.contains("stopped") && told.contains("what is done stays done"), "{told}");
+    drop(store);
+    let site = Site::new("");
+    let (failing, store) = replaying(&site, "1/s").await;
+    seriatim::store::delete_queue(&*store, QUEUE, true).await.unwrap();
+    let (code, told) = said(failing);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("failed") && told.contains("seriatim: ") && told.contains(QUEUE),
+        "{told}"
+    );
 }
 
 #[test]

@@ -56,10 +56,13 @@ pub(crate) async fn begin(
     }
     let now = store.now().await?;
     let id = format!("{:016}-{:08x}", now.as_micros(), fastrand::u32(..));
-    let on_lanes = wish.action.on_lanes().is_some();
-    let rows_left = match on_lanes && wish.named().is_none() {
-        true => Figures::one(store, &wish.queue).await?.stats.lanes,
-        false => u64::MAX,
+    let rows_left = match wish.action.on_lanes() {
+        Some(_) if wish.named().is_none() => {
+            let stats = Figures::one(store, &wish.queue).await?.stats;
+            let by_jobs = stats.mode.is_some_and(|mode| wish.finds_jobs(mode));
+            if by_jobs { stats.jobs } else { stats.lanes }
+        }
+        _ => u64::MAX,
     };
     let mut notes = ids(&id, &mut wish);
     wish.before = Some(preview.before);

@@ -1,13 +1,15 @@
 //! One look at the jobs or lanes of a queue, and those among them that an operation is about.
 
 use seriatim::store::{
-    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Store,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneStage, LaneView,
+    Store,
 };
 use seriatim::{JobId, Mode, Timestamp, store::LaneId};
 
 use super::action::Action;
 use super::wish::{List, Wish};
 use crate::app::error::Result;
+use crate::protocol::value::Time;
 
 /// What was found among the rows of one page.
 pub(super) struct Look {
@@ -37,13 +39,13 @@ impl Found {
     }
 }
 
-/// Looks at the next rows.
+/// Looks at the next rows: at this many behind this place. `dead_by`: the order of dead jobs.
 pub(super) async fn look(
     store: &dyn Store,
     (wish, mode): (&Wish, Mode),
     before: Timestamp,
-    after: Option<String>,
-    rows_max: usize,
+    dead_by: JobOrder,
+    (after, rows_max): (Option<String>, usize),
 ) -> Result<Look> {
     if let Some(List(jobs)) = &wish.jobs {
         return Ok(whole(Found::TheseJobs(jobs.clone())));
@@ -51,20 +53,17 @@ pub(super) async fn look(
     if let Some(List(lanes)) = &wish.lanes {
         return Ok(whole(Found::TheseLanes(lanes.clone())));
     }
-    // A lane without a key is one job, and only jobs know when they were pushed.
-    let by_jobs = wish.action == Action::DeleteWaiting && !mode.is_keyed() && wish.state.is_none();
-    if wish.action.on_lanes().is_some() && !by_jobs {
+    if wish.action.on_lanes().is_some() && !wish.finds_jobs(mode) {
         return lanes(store, wish, after, rows_max).await;
     }
-    let filter = match wish.action {
-        Action::CancelJobs => JobFilter::Live,
-        Action::DeleteWaiting => JobFilter::In(JobState::Queued),
-        _ => JobFilter::In(JobState::Dead),
+    let (filter, order) = match wish.action {
+        Action::CancelJobs => (JobFilter::Live, JobOrder::Arrival),
+        action if action.on_lanes().is_some() => (JobState::Queued.into(), JobOrder::Arrival),
+        _ => (JobState::Dead.into(), dead_by),
     };
     let query = JobQuery {
         key: wish.key.clone(),
-        // A job keeps its place when it dies again, so that none is met twice.
-        order: JobOrder::Arrival,
+        order,
         after,
         rows_max,
         payload_bytes_max: Some(0),
@@ -72,8 +71,12 @@ pub(super) async fn look(
     };
     let page = store.jobs(query).await?;
     let rows = page.rows.len() as u64;
+    let died = page.rows.last().and_then(|job| job.finished_at);
+    let is_past = died.zip(wish.since).is_some_and(|(died, Time(since))| died < since);
+    // Behind it all died earlier.
+    let next = page.next.filter(|_| order != JobOrder::UpdatedAt || !is_past);
     let jobs = page.rows.into_iter().filter(|job| wish.has_job(job, before)).collect();
-    Ok(Look { found: Found::Jobs(jobs), rows, next: page.next })
+    Ok(Look { found: Found::Jobs(jobs), rows, next })
 }
 
 async fn lanes(
@@ -87,10 +90,17 @@ async fn lanes(
         (Some(_), _) => LaneOrder::Key,
         (None, _) => LaneOrder::Age,
     };
+    // Stores have no index of the other states, or of prefixes in another order: in one call they would pass by all lanes that
+    // do not fit. These are read and left out here, so that a step stays small.
+    let has_index = |state: &LaneStage| {
+        matches!(state, LaneStage::Running | LaneStage::Held | LaneStage::Paused)
+    };
+    let now = store.now().await?;
     let query = LaneQuery {
+        now: Some(now),
         key: wish.key.clone(),
-        prefix: wish.prefix.clone(),
-        stages: wish.state.into_iter().collect(),
+        prefix: wish.prefix.clone().filter(|_| order == LaneOrder::Key),
+        stages: wish.state.into_iter().filter(has_index).collect(),
         order,
         after,
         rows_max,
@@ -98,7 +108,7 @@ async fn lanes(
     };
     let page = store.lanes(query).await?;
     let rows = page.rows.len() as u64;
-    let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane)).collect();
+    let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane, now)).collect();
     Ok(Look { found: Found::Lanes(found), rows, next: page.next })
 }
 

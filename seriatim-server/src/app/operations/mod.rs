@@ -15,7 +15,7 @@ mod wish;
 
 pub(crate) use action::Action;
 pub(crate) use book::{Begin, begin, list, show, stop, take_over};
-pub(crate) use operation::Operation;
-pub(crate) use preview::{Preview, Sample, preview};
+pub(crate) use operation::{Operation, State};
+pub(crate) use preview::{LOOKED_MAX, Preview, Sample, preview};
 pub(crate) use run::{Leaving, refuse_running, run};
 pub(crate) use wish::{List, Wish};

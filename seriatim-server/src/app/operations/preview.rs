@@ -1,11 +1,11 @@
 //! How many an operation would be about, with a few of them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use seriatim::store::{JobQuery, JobState, JobView, LaneId, LaneQuery, LaneView, Store};
+use seriatim::store::{JobOrder, JobView, LaneQuery, LaneView, Store};
 use seriatim::{Mode, Timestamp};
 
 use super::action::Action;
@@ -20,7 +20,7 @@ use crate::protocol::value::Time;
 /// Counting ends at this number.
 const COUNTED_MAX: u64 = 10_000;
 /// Rows that are looked at to count.
-const LOOKED_MAX: u64 = 50_000;
+pub(crate) const LOOKED_MAX: u64 = 50_000;
 /// Tolerance of the confirmed number of a whole queue: 1/SLACK.
 const SLACK: u64 = 10;
 /// Shown of them.
@@ -72,6 +72,13 @@ impl fmt::Display for Count {
     }
 }
 
+impl Count {
+    /// Whether nothing is to be done: none was found, and all were looked at.
+    pub(crate) fn is_none(self) -> bool {
+        self.count == 0 && !self.more
+    }
+}
+
 impl Preview {
     /// Refuses to delete or cancel many if their number is not confirmed. The number of a whole queue may change a little meanwhile.
     pub(crate) fn check(&self, said: Option<u64>) -> Result<()> {
@@ -92,10 +99,7 @@ pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview> {
         Some(Time(before)) => before,
         None => store.now().await?,
     };
-    let Counted { count, more, samples } = match wish.is_all_failed(mode) {
-        true => failed(store, &wish.queue).await?,
-        false => listed(store, (wish, mode), before).await?,
-    };
+    let Counted { count, more, samples } = listed(store, (wish, mode), before).await?;
     let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
     let confirm = match wish.action.deletes() {
         true if count.more => Some(most(store, wish).await?),
@@ -114,13 +118,19 @@ struct Counted {
 
 async fn listed(store: &dyn Store, wish: (&Wish, Mode), before: Timestamp) -> Result<Counted> {
     let (mut count, mut looked, mut after) = (0, 0, None);
-    let mut samples = Vec::new();
+    let (mut samples, mut lanes) = (Vec::new(), BTreeSet::new());
     let more = loop {
-        let seen = look(store, wish, before, after, STEP_ROWS_MAX).await?;
+        // The latest that died are those that people ask about; in a large morgue only the first are looked at.
+        let (by, place) = (JobOrder::UpdatedAt, (after, STEP_ROWS_MAX));
+        let mut seen = look(store, wish, before, by, place).await?;
+        if let (Found::Jobs(jobs), Some(_)) = (&mut seen.found, wish.0.action.on_lanes()) {
+            // A lane counts once, however many of its jobs were found.
+            jobs.retain(|job| job.lane.is_some_and(|lane| lanes.insert(lane)));
+        }
         count += seen.found.len() as u64;
         looked += seen.rows;
         if samples.len() < SAMPLES {
-            samples.extend(shown(store, &wish.0.queue, &seen.found).await?);
+            samples.extend(shown(store, wish.0, &seen.found).await?);
             samples.truncate(SAMPLES);
         }
         after = seen.next;
@@ -132,32 +142,6 @@ async fn listed(store: &dyn Store, wish: (&Wish, Mode), before: Timestamp) -> Re
         }
     };
     Ok(Counted { count, more, samples })
-}
-
-/// The lanes with a job that failed.
-async fn failed(store: &dyn Store, queue: &str) -> Result<Counted> {
-    let mut query = JobQuery {
-        rows_max: STEP_ROWS_MAX,
-        payload_bytes_max: Some(0),
-        ..JobQuery::new(queue, JobState::Queued)
-    };
-    let (mut lanes, mut looked) = (BTreeMap::new(), 0);
-    loop {
-        let page = store.jobs(query.clone()).await?;
-        looked += page.rows.len() as u64;
-        let failed = page.rows.into_iter().filter(|job| job.retry_count >= 0);
-        for (lane, job) in failed.filter_map(|job| Some((job.lane?, job))) {
-            lanes.entry(lane).or_insert(job);
-        }
-        query.after = page.next;
-        if query.after.is_none() || looked >= LOOKED_MAX {
-            break;
-        }
-    }
-    let sample =
-        |(lane, job): (&LaneId, &JobView)| sample(*lane, job.key.as_deref(), job.error.as_deref());
-    let samples = lanes.iter().take(SAMPLES).map(sample).collect();
-    Ok(Counted { count: lanes.len() as u64, more: query.after.is_some(), samples })
 }
 
 /// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.
@@ -176,8 +160,13 @@ fn sample(id: impl fmt::Display, key: Option<&str>, error: Option<&str>) -> Samp
     Sample { id: id.to_string(), key, error }
 }
 
-async fn shown(store: &dyn Store, queue: &str, found: &Found) -> Result<Vec<Sample>> {
-    let of_job = |job: &JobView| sample(job.id, job.key.as_deref(), job.error.as_deref());
+async fn shown(store: &dyn Store, wish: &Wish, found: &Found) -> Result<Vec<Sample>> {
+    let queue = wish.queue.as_str();
+    let of_job = |job: &JobView| {
+        let lane = job.lane.filter(|_| wish.action.on_lanes().is_some());
+        let id = lane.map_or_else(|| job.id.to_string(), |lane| lane.to_string());
+        sample(id, job.key.as_deref(), job.error.as_deref())
+    };
     let of_lane = |lane: &LaneView| sample(lane.lane, lane.key.as_deref(), lane.error.as_deref());
     let mut samples = Vec::with_capacity(SAMPLES);
     match found {
@@ -211,5 +200,7 @@ mod tests {
         assert_eq!(told(1_240, false), "1,240");
         assert_eq!(told(10_000, true), "over 10,000");
         assert_eq!(told(12, true), "at least 12");
+        assert!(Count { count: 0, more: false }.is_none());
+        assert!(!Count { count: 0, more: true }.is_none(), "there may be some");
     }
 }

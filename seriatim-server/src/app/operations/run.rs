@@ -4,8 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use seriatim::store::{
-    Act, Cancel, Cancelled, JobFilter, JobQuery, JobView, LaneAction, LaneId, LaneSelection,
-    LaneView, Store,
+    Cancel, Cancelled, JobFilter, JobOrder, JobQuery, JobView, LaneAction, LaneId, LaneView, Store,
 };
 use seriatim::{ErrorKind, JobId, SharedStore, Timestamp};
 use tokio::time::{Instant, timeout};
@@ -72,7 +71,12 @@ pub(crate) async fn run(
                 wait = (wait * 2).min(AGAIN_MAX);
                 now
             }
-            Err(error) => return fail(&**store, id, runner, &error).await,
+            Err(error) => {
+                if let Some(failed) = fail(&**store, id, runner, &error).await? {
+                    told(&failed);
+                }
+                return Ok(());
+            }
         };
         let _ = timeout(rest, leaving.leaving()).await;
         if leaving.is_leaving() && wait > AGAIN {
@@ -114,8 +118,12 @@ async fn step(
         return Ok(None);
     } else if starts > now {
         pause = Some(starts.since(now).min(UNDONE_LOOK));
-    } else {
+    } else if record.operation.state == State::Waiting {
+        // Who stops what is shown to wait is told that nothing was done. So this is written down before anything is done, and
+        // the next step reads again whether it was stopped.
         record.operation.state = State::Running;
+        pause = Some(Duration::ZERO);
+    } else {
         work(store, &mut record, now, left).await?;
         pause = record.operation.what.rate.map(|_| {
             let next = Timestamp::from_micros(record.next_at);
@@ -138,16 +146,6 @@ async fn work(
 ) -> Result<()> {
     let wish = book::whole(&**store, &record.operation).await?;
     let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
-    if let Some(action) = wish.action.on_lanes().filter(|_| wish.is_all_failed(mode)) {
-        let (queue, lanes) = (wish.queue.as_str().into(), LaneSelection::Failed);
-        let acted = store.act(Act { now: None, queue, lanes, action }).await?;
-        record.operation.count += acted.count;
-        record.operation.looked_at += acted.count;
-        if !acted.more || acted.count == 0 {
-            end(record, State::Done, now);
-        }
-        return Ok(());
-    }
     let before = wish.before.map_or(now, |Time(before)| before);
     let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
     // A filter may leave out most of them.
@@ -159,7 +157,11 @@ async fn work(
     }
     let Look { found, rows, next } = match left.take() {
         Some(found) => found,
-        None => look(&**store, (&wish, mode), before, record.after.clone(), rows_max).await?,
+        None => {
+            let place = (record.after.clone(), rows_max);
+            // A job keeps its place when it dies again, so that none is met twice.
+            look(&**store, (&wish, mode), before, JobOrder::Arrival, place).await?
+        }
     };
     let mut intent = Intent::of(record);
     let sent = act(store, &wish, before, found, most, &mut intent).await?;
@@ -298,7 +300,7 @@ async fn each(store: &dyn Store, found: Vec<JobView>) -> Result<u64> {
     Ok(count)
 }
 
-/// The lanes that were there when they were counted, where that matters: what is deleted is gone.
+/// The lanes that were there when they were counted, where that matters: what is taken away does not run.
 async fn meant(
     store: &dyn Store,
     queue: &str,
@@ -309,13 +311,15 @@ async fn meant(
     let mut meant = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let is_meant = match (&lane.key, action) {
-            (Some(key), LaneAction::Delete | LaneAction::DeleteFailed) => {
+            (_, LaneAction::Pause | LaneAction::Resume | LaneAction::RunNow) => true,
+            (Some(key), LaneAction::Bury | LaneAction::DeleteFailed | LaneAction::Delete) => {
                 let live = JobQuery::new(queue, JobFilter::Live);
                 let first = JobQuery { key: Some(key.to_string()), rows_max: 1, ..live };
                 let first = store.jobs(first).await?.rows.pop();
                 first.is_none_or(|job| job.created_at < before)
             }
-            _ => true,
+            // Such a lane is one job, whose id says when it was pushed.
+            (None, _) => lane.only.as_ref().is_none_or(|job| job.id.created_at() < before),
         };
         if is_meant {
             meant.push(lane.lane);
@@ -324,17 +328,22 @@ async fn meant(
     Ok(meant)
 }
 
-/// Writes down why it cannot go on.
-async fn fail(store: &dyn Store, id: &str, runner: &str, error: &Error) -> Result<()> {
+/// Writes down why it cannot go on. None if another process has taken it over.
+async fn fail(
+    store: &dyn Store,
+    id: &str,
+    runner: &str,
+    error: &Error,
+) -> Result<Option<Operation>> {
     tracing::warn!(%error, id, "an operation failed");
-    let Some((mut record, _)) = book::read(store, id).await? else { return Ok(()) };
-    if record.runner == runner {
-        let now = store.now().await?;
-        record.operation.error = Some(error.to_string());
-        end(&mut record, State::Failed, now);
-        written(store, &mut record, now).await?;
+    let Some((mut record, _)) = book::read(store, id).await? else { return Ok(None) };
+    if record.runner != runner {
+        return Ok(None);
     }
-    Ok(())
+    let now = store.now().await?;
+    record.operation.error = Some(error.to_string());
+    end(&mut record, State::Failed, now);
+    Ok(written(store, &mut record, now).await?.then_some(record.operation))
 }
 
 /// Refuses to delete what runs, before an operation that would leave it alone is begun.

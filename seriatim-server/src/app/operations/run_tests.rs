@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use seriatim::store::{Claim, Heartbeat, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan};
+use seriatim::store::{
+    Claim, Heartbeat, LaneStage, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan,
+};
 use seriatim::{Job, Outcome, Queue};
 
 use super::super::action::Action;
@@ -46,10 +48,14 @@ async fn with_dead(count: u32) -> SharedStore {
 }
 
 async fn die(store: &SharedStore, count: u32) {
-    let queue = Queue::fifo("orders").max_retries(0);
+    fail_each(store, Queue::fifo("orders").max_retries(0), "k", count).await;
+}
+
+/// Pushes a job for each of so many keys of the queue, and lets its turn fail.
+async fn fail_each(store: &SharedStore, queue: Queue, prefix: &str, count: u32) {
     let queues = vec![queue.clone()];
     store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
-    push(store, 0..count, "k").await;
+    push(store, 0..count, prefix).await;
     let mut node = NodeInfo::new(NodeId::from("n"), LEASE);
     node.queues = vec!["orders".to_owned()];
     let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
@@ -465,4 +471,132 @@ async fn more_dead_jobs_of_a_key_than_a_store_takes_at_once_go_back_by_their_sco
     let left = JobQuery::new("orders", seriatim::store::JobState::Dead);
     let left = store.jobs(left).await.unwrap().rows;
     assert!(left.iter().all(|job| job.score > -500.0), "those of the highest scores wait");
+}
+
+async fn lanes_of(store: &SharedStore) -> u64 {
+    store.stats(None).await.unwrap()[0].lanes
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_and_failed_later_is_not_taken_away_with_all_that_failed_in_the_queue() {
+    for queue in [Queue::fifo("orders"), Queue::exclusive("orders"), Queue::accumulate("orders")] {
+        for action in [Action::Bury, Action::DeleteFailed] {
+            let store: SharedStore = Arc::new(Memory::in_tokio_time());
+            fail_each(&store, queue.clone(), "a", 1_200).await;
+            let before = Some(Time(store.now().await.unwrap()));
+            let wish = Wish { before, ..Wish::new(action, "orders") };
+            let operation = begun(&store, wish.clone(), Duration::ZERO).await;
+            assert_eq!(operation.expected, 1_200);
+            fail_each(&store, queue.clone(), "b", 40).await;
+            let mut counts = Vec::new();
+            run(&store, &operation.id, "here", &here(), |now| counts.push(now.count))
+                .await
+                .unwrap();
+            assert_eq!(counts, [1_000, 1_200], "{queue:?} {action}");
+            assert_eq!(lanes_of(&store).await, 40, "{queue:?} {action}");
+            let later = begun(&store, wish, Duration::ZERO).await;
+            run(&store, &later.id, "here", &here(), |_| {}).await.unwrap();
+            assert_eq!(show(&*store, &later.id).await.unwrap().count, 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_counts_once_however_many_of_its_jobs_failed() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    let queue = Queue::exclusive("orders");
+    for _ in 0..2 {
+        fail_each(&store, queue.clone(), "k", 3).await;
+    }
+    let counted = preview(&*store, &Wish::new(Action::Bury, "orders")).await.unwrap();
+    assert_eq!((counted.count.count, counted.samples.len()), (3, 3));
+    let operation = begun(&store, Wish::new(Action::Bury, "orders"), Duration::ZERO).await;
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!(show(&*store, &operation.id).await.unwrap().count, 3);
+    assert_eq!((dead_of(&store).await, lanes_of(&store).await), (6, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_looks_at_no_more_lanes_however_few_of_them_are_meant() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    fail_each(&store, Queue::fifo("orders"), "a", 1_500).await;
+    push(&store, 0..1_000, "b").await;
+    let none = Wish { state: Some(LaneStage::Crashed), ..Wish::new(Action::Retry, "orders") };
+    let few = Wish { prefix: Some("b".to_owned()), ..Wish::new(Action::Bury, "orders") };
+    for (wish, lanes) in [(none, 2_500), (few, 1_500)] {
+        let operation = begun(&store, wish, Duration::ZERO).await;
+        assert_eq!((operation.expected, operation.expected_more), (0, false));
+        let mut looks = Vec::new();
+        run(&store, &operation.id, "here", &here(), |now| looks.push(now.looked_at)).await.unwrap();
+        assert_eq!((looks[0], *looks.last().unwrap()), (1_000, lanes), "{looks:?}");
+    }
+    for (state, count) in [(LaneStage::Ready, 1_000), (LaneStage::Retrying, 1_500)] {
+        let wish = Wish { state: Some(state), ..Wish::new(Action::Pause, "orders") };
+        let operation = begun(&store, wish, Duration::ZERO).await;
+        run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+        assert_eq!(show(&*store, &operation.id).await.unwrap().count, count, "{state:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_died_last_is_counted_first() {
+    let store = with_dead(1_100).await;
+    let since = Some(Time(store.now().await.unwrap()));
+    fail_each(&store, Queue::fifo("orders").max_retries(0), "late", 1).await;
+    for since in [None, since] {
+        let wish = Wish { since, ..Wish::new(Action::Requeue, "orders") };
+        let counted = preview(&*store, &wish).await.unwrap();
+        assert_eq!(counted.count.count, if since.is_some() { 1 } else { 1_101 });
+        assert_eq!(counted.samples[0].key.as_deref(), Some("late0"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_jobs_without_a_task_are_meant_alone() {
+    let store = with_dead(3).await;
+    let queue = Queue::fifo("orders").max_retries(0);
+    let job = Job::new("orders", &1).unwrap().key("tasked").task("ship");
+    store.push(Push { now: None, jobs: vec![job] }).await.unwrap();
+    tokio::time::advance(Duration::from_millis(1)).await;
+    // The one that waits longest is claimed.
+    fail_each(&store, queue, "k", 1).await;
+    assert_eq!(dead_of(&store).await, 4);
+    let untasked = Wish { untasked: true, ..Wish::new(Action::Requeue, "orders") };
+    let counted = preview(&*store, &untasked).await.unwrap();
+    assert!(counted.samples.iter().all(|one| one.key.as_deref() != Some("tasked")));
+    assert_eq!(counted.count.count, 3);
+    let lanes = Wish { untasked: true, ..Wish::new(Action::Pause, "orders") };
+    assert!(preview(&*store, &lanes).await.unwrap_err().to_string().contains("lanes have no task"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stopped_while_it_is_shown_to_wait_has_done_nothing() {
+    let store = with_dead(30).await;
+    let wish = || Wish::new(Action::DeleteDead, "orders");
+    let id = begun(&store, wish(), Duration::from_secs(10)).await.id;
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let next = step(&store, &id, "here", false, &mut None).await.unwrap().unwrap();
+    assert_eq!((next.operation.state, dead_of(&store).await), (State::Running, 30));
+    // Stopped now, it was not before it began.
+    let stopping = stop(&*store, &id, "me").await.unwrap();
+    assert_eq!((stopping.state, stopping.stopped_by.as_deref()), (State::Running, Some("me")));
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    let stopped = show(&*store, &id).await.unwrap();
+    assert_eq!((stopped.state, stopped.count, dead_of(&store).await), (State::Stopped, 0, 30));
+    let id = begun(&store, wish(), Duration::from_secs(10)).await.id;
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    assert_eq!((show(&*store, &id).await.unwrap().state, dead_of(&store).await), (State::Done, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_operation_hears_that_it_failed() {
+    let store = with_dead(30).await;
+    let id = begun(&store, at("5/s"), Duration::ZERO).await.id;
+    step(&store, &id, "here", false, &mut None).await.unwrap();
+    seriatim::store::delete_queue(&*store, "orders", true).await.unwrap();
+    let mut last = None;
+    run(&store, &id, "here", &here(), |now| last = Some(now.clone())).await.unwrap();
+    let last = last.unwrap();
+    assert_eq!((last.state, &last), (State::Failed, &show(&*store, &id).await.unwrap()));
+    assert!(last.error.unwrap().contains("orders"));
 }

@@ -45,6 +45,9 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) task: Option<String>,
+    /// Only jobs without a task
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) untasked: bool,
     /// Only those whose last error contains this
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -93,6 +96,7 @@ impl Wish {
             key: None,
             prefix: None,
             task: None,
+            untasked: false,
             error: None,
             cause: None,
             state: None,
@@ -115,7 +119,7 @@ impl Wish {
         if !on_lanes && self.lanes.is_some() {
             return wrong("lanes", "this action is on jobs");
         }
-        if on_lanes && self.task.is_some() {
+        if on_lanes && (self.task.is_some() || self.untasked) {
             return wrong("task", "lanes have no task, this action is on lanes");
         }
         if !on_lanes && self.state.is_some() {
@@ -141,18 +145,24 @@ impl Wish {
             let why = format!("name 1 to {STEP_ROWS_MAX}, not {named}");
             return Err(Error::Bound { field, why });
         }
-        let filtered =
-            texts.iter().any(|text| text.is_some()) || self.state.is_some() || self.since.is_some();
-        if filtered {
+        let is_filtered = texts.iter().any(|text| text.is_some()) || self.untasked;
+        if is_filtered || self.state.is_some() || self.since.is_some() {
             let why = "name jobs or lanes one by one, or filter them, not both".to_owned();
             return Err(Error::Bound { field: "filter", why });
         }
         Ok(())
     }
 
-    /// Whether it is about all jobs that failed in a queue of this mode, also behind a head that has not: the store finds
-    /// them, and listings of lanes do not. Where lanes fail, listings do.
-    pub(super) fn is_all_failed(&self, mode: Mode) -> bool {
+    /// Whether its lanes are found by their waiting jobs.
+    pub(super) fn finds_jobs(&self, mode: Mode) -> bool {
+        // A lane without a key is one job, and only jobs know when they were pushed.
+        let is_keyless = !mode.is_keyed() && self.state.is_none();
+        self.is_all_failed(mode) || (self.action == Action::DeleteWaiting && is_keyless)
+    }
+
+    /// Whether it is about all jobs that failed in a queue of this mode, also behind a head that has not: listings of lanes
+    /// do not have them. Where lanes fail, they do.
+    fn is_all_failed(&self, mode: Mode) -> bool {
         let filtered = [&self.key, &self.prefix, &self.task, &self.error, &self.cause];
         let is_filtered = filtered.iter().any(|text| text.is_some()) || self.state.is_some();
         let of_jobs = self.action.is_for_failed() && mode.failure_belongs_to() == Owner::Job;
@@ -174,14 +184,21 @@ impl Wish {
     pub(super) fn has_job(&self, job: &JobView, before: Timestamp) -> bool {
         let at = job.finished_at.unwrap_or(job.created_at);
         at < before
+            && (!self.action.is_for_failed() || job.retry_count >= 0)
             && self.since.is_none_or(|Time(since)| at >= since)
             && self.task.as_deref().is_none_or(|task| job.task.as_deref() == Some(task))
+            && (!self.untasked || job.task.is_none())
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
 
-    /// Whether it is about this lane, which the store found by its state.
-    pub(super) fn has_lane(&self, lane: &LaneView) -> bool {
+    /// Whether it is about this lane at `now`.
+    pub(super) fn has_lane(&self, lane: &LaneView, now: Timestamp) -> bool {
+        let is_in = |state| match state {
+            LaneStage::Crashed => lane.crashes > 0,
+            state => lane.stage(now) == state,
+        };
         (!self.action.is_for_failed() || lane.retry_count >= 0)
+            && self.state.is_none_or(is_in)
             && self.has(lane.key.as_deref(), lane.error.as_deref())
     }
 
@@ -209,6 +226,7 @@ impl Wish {
             ("key", self.key.clone()),
             ("prefix", self.prefix.clone()),
             ("task", self.task.clone()),
+            ("untasked", self.untasked.then(|| "true".to_owned())),
             ("error", self.error.clone()),
             ("cause", self.cause.clone()),
             ("state", state),
@@ -247,6 +265,10 @@ impl Wish {
         for (name, value) in self.filters() {
             let says = match name {
                 "jobs" | "lanes" => continue,
+                "untasked" => {
+                    words += ", without a task";
+                    continue;
+                }
                 "prefix" => "keys from",
                 "error" => "error with",
                 "rate" => "at most",

@@ -15,7 +15,7 @@ use super::visit::see_other;
 use super::ways::{Ways, post};
 use super::{Frame, Visit, link, page};
 use crate::app::error::Error;
-use crate::app::operations::{Wish, preview};
+use crate::app::operations::{LOOKED_MAX, Wish, preview};
 use crate::base::text::{grouped, json_plain, shell_word};
 
 /// Fields of the form that are not of the wish.
@@ -32,6 +32,8 @@ struct Ask<'a> {
     objects: &'static str,
     count: String,
     is_none: bool,
+    /// Rows that were looked at, if none of them fits and there are others.
+    unseen: Option<u64>,
     /// The number to type.
     confirm: Option<u64>,
     /// At what rate, if that can be chosen.
@@ -117,7 +119,8 @@ async fn ask(
         which: wish.in_words(),
         objects: wish.action.objects(),
         count: counted.count.to_string(),
-        is_none: counted.count.count == 0,
+        is_none: counted.count.is_none(),
+        unseen: (counted.count.more && counted.count.count == 0).then_some(LOOKED_MAX),
         confirm: counted.confirm,
         rate: wish.takes_rate().then(|| wish.rate.map(|rate| rate.to_string()).unwrap_or_default()),
         consequence: wish.action.consequence(),
@@ -195,7 +198,10 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
     let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
     for (name, value) in wish.sent_filters() {
-        line += &format!(" --{name}={}", shell_word(&value));
+        line += &match name {
+            "untasked" => " --untasked".to_owned(),
+            name => format!(" --{name}={}", shell_word(&value)),
+        };
     }
     match confirm {
         Some(count) => line += &format!(" --confirm {count}"),

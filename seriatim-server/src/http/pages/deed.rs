@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use seriatim::store::{
-    Cancel, Cancelled, Change, Command, JobState, LaneAction, Selected, Selection,
+    Cancel, Cancelled, Change, Command, JobState, LaneAction, LaneState, Selected, Selection,
 };
 use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
 
@@ -119,7 +119,9 @@ static KINDS: &[Kind] = &[
     kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
     kind("queue.group", "Set for groups", "what groups get is set").admin(),
-    kind("queue.ungroup", "Remove", "what groups got is removed").admin(),
+    kind("queue.ungroup", "Remove", "what groups got is removed")
+        .asks("The weight and the limits of the group are removed. Without a name, those of all groups are, and the queue has no groups then: it refuses jobs that name one. There is no undo.")
+        .admin(),
     kind("lane.pause", "Pause", "paused; a running turn finishes").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Retry now", "due now"),
@@ -286,6 +288,7 @@ impl Deed {
             On::Groups { queue, whose: Whose::Group(name), .. } => {
                 format!("group {name} of queue {queue}")
             }
+            On::Groups { queue, change: None, .. } => format!("all groups of queue {queue}"),
             On::Queue(queue) | On::Limit { queue, .. } | On::Groups { queue, .. } => {
                 format!("queue {queue}")
             }
@@ -345,6 +348,15 @@ impl Deed {
             on => on,
         };
         Self::new(self.kind.undo?, on)
+    }
+
+    /// The deed that takes it back, asked before it is done. A resume ends a hold too, and only the engine holds: what is done
+    /// to a held lane is not taken back.
+    pub(super) async fn undo_now(&self, app: &Shared) -> Option<Self> {
+        let undo = self.undo()?;
+        let On::Lane { queue, lane } = &self.on else { return Some(undo) };
+        let known = lanes::known(&*app.store, queue, lane).await.ok()?;
+        known.is_none_or(|lane| lane.state != LaneState::Held).then_some(undo)
     }
 
     /// What was done, in words.
@@ -620,7 +632,7 @@ mod tests {
             assert_eq!(Deed::read(&fields).unwrap(), deed);
             assert!(kind.undo.is_none() || deed.undo().is_some(), "{}", kind.name);
             assert!(!Deed::takes_back(kind.name) || kind.warning.is_none(), "{}", kind.name);
-            let loses = kind.button.contains("Delete") || kind.button.contains("Bury");
+            let loses = ["Delete", "Bury", "Remove"].iter().any(|word| kind.button.contains(word));
             assert!(
                 !loses || (kind.warning.is_some() && kind.access == Access::Admin),
                 "{}",

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{RawForm, RawQuery};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use seriatim::text::{cut_middle, one_line};
 
 use super::super::operator;
+use super::super::problem::Told;
 use super::super::{Problem, Result, Shared};
 use super::deed::Fields;
 use super::visit::{see_other, set_cookie};
@@ -14,8 +16,9 @@ use super::ways::Ways;
 use super::{Deed, Frame, On, Visit, link, page};
 use crate::app::operations;
 
-/// Longest text of a cookie that says what was done, in bytes.
-const SAID_BYTES_MAX: usize = 1_000;
+/// Longest text of a cookie that says what was done, in bytes: browsers keep cookies of 4,096 with their name, seal and
+/// attributes.
+const SAID_BYTES_MAX: usize = 3_500;
 /// How long a deletion from a page can be undone.
 pub(super) const UNDO_WAIT: Duration = Duration::from_secs(10);
 /// How long the next page may take to show it, in seconds.
@@ -64,26 +67,34 @@ pub(super) async fn carry_out(
     RawForm(body): RawForm,
 ) -> Result<Response> {
     let fields = read(&body);
-    let deed = Deed::read(&fields);
+    match does(&app, &visit, &fields).await {
+        Err(problem) => edited_again(&visit, &fields, problem),
+        done => done,
+    }
+}
+
+async fn does(app: &Shared, visit: &Visit, fields: &Fields) -> Result<Response> {
+    let deed = Deed::read(fields);
     if let Ok(deed) = &deed {
-        visit.doing().is(deed.kind.name.replace('.', " "), on(deed, &fields));
+        visit.doing().is(deed.kind.name.replace('.', " "), on(deed, fields));
     }
     if fields.get("mark").map_or("", String::as_str) != visit.frame.mark {
         return Err(other_login());
     }
     let deed = deed?;
-    admit(&app, &visit, &deed).await?;
+    admit(app, visit, &deed).await?;
     let who = visit.who().name().to_owned();
-    let mut response = see_other(&back(&visit, &fields));
-    if let Some(wish) = deed.waits(&app).await? {
-        let operation = operator::begin(&app, wish, &who, None, UNDO_WAIT).await?;
+    let mut response = see_other(&back(visit, fields));
+    if let Some(wish) = deed.waits(app).await? {
+        let operation = operator::begin(app, wish, &who, None, UNDO_WAIT).await?;
         let text = format!("{}: deleted in {} s", deed.target(), UNDO_WAIT.as_secs());
-        say(&visit, &mut response, &told_later(&text, operation.id));
+        say(visit, &mut response, &told_later(&text, operation.id));
         return Ok(response);
     }
-    let count = deed.carry_out(&app, &who).await?;
+    let undo = deed.undo_now(app).await;
+    let count = deed.carry_out(app, &who).await?;
     app.checkups.forget();
-    say(&visit, &mut response, &said(&deed, count));
+    say(visit, &mut response, &told(&deed.done(count), undo));
     response.extensions_mut().insert(super::super::audit::Count(count));
     Ok(response)
 }
@@ -98,6 +109,38 @@ fn on(deed: &Deed, fields: &Fields) -> Vec<(&'static str, String)> {
     on
 }
 
+#[derive(Template)]
+#[template(path = "edit.html", blocks = ["live"])]
+struct Edit<'a> {
+    frame: &'a Frame,
+    why: String,
+    fields: Vec<(&'static str, String)>,
+    text: String,
+}
+
+page!(Edit);
+
+/// The form of a payload that was not pushed, with the text as it was edited: no browser would bring it back. It needs no
+/// store, which may be away.
+fn edited_again(visit: &Visit, fields: &Fields, problem: Problem) -> Result<Response> {
+    let Some(text) = fields.get("payload") else { return Err(problem) };
+    let is_edit = |deed: &Deed| deed.kind.name == "dead.edit" && visit.may(deed.kind.access);
+    let Some(mut deed) = Deed::read(fields).ok().filter(is_edit) else { return Err(problem) };
+    if let On::Dead { payload, .. } = &mut deed.on {
+        *payload = None;
+    }
+    let mut refusal = problem.into_response();
+    let Some(Told(why)) = refusal.extensions_mut().remove() else { return Ok(refusal) };
+    let mut response = visit.show(&Edit {
+        frame: &visit.frame,
+        why,
+        fields: [deed.fields(), vec![("back", back(visit, fields))]].concat(),
+        text: text.clone(),
+    })?;
+    *response.status_mut() = refusal.status();
+    Ok(response)
+}
+
 /// The mark of a form is not of the visitor's pages.
 pub(super) fn other_login() -> Problem {
     let detail = "this form is of another login: go back, reload the page, and try again";
@@ -106,9 +149,7 @@ pub(super) fn other_login() -> Problem {
 
 /// Lets the next page tell it.
 pub(super) fn say(visit: &Visit, response: &mut Response, said: &str) {
-    if said.len() <= SAID_BYTES_MAX {
-        set_cookie(response, &visit.tells(said, SAID_SECONDS));
-    }
+    set_cookie(response, &visit.tells(said, SAID_SECONDS));
 }
 
 /// Refuses what the visitor's role or queues do not allow.
@@ -179,16 +220,19 @@ pub(super) fn local(address: &str, base: &str) -> Option<String> {
     (is_plain && is_below && !dots).then(|| address.to_owned())
 }
 
-/// What was done, and the form that undoes it, as the value of a cookie.
-fn said(deed: &Deed, count: u64) -> String {
-    told(&deed.done(count), deed.undo())
-}
-
+/// What was done, and the form that undoes it, as the value of a cookie. Where both have no room, because of a long key, the
+/// text is cut.
 fn told(text: &str, undo: Option<Deed>) -> String {
-    let mut pairs = vec![format!("text={}", link::encoded(&seriatim::text::one_line(text)))];
     let fields = undo.iter().flat_map(Deed::fields);
-    pairs.extend(fields.map(|(name, value)| format!("{name}={}", link::encoded(&value))));
-    pairs.join("&")
+    let field = |(name, value): (_, String)| format!("&{name}={}", link::encoded(&value));
+    let undo: String = fields.map(field).collect();
+    let text = one_line(text);
+    let said = |bytes| format!("text={}{undo}", link::encoded(&cut_middle(&text, bytes)));
+    let mut bytes = text.len();
+    while bytes > 0 && said(bytes).len() > SAID_BYTES_MAX {
+        bytes /= 2;
+    }
+    said(bytes)
 }
 
 #[cfg(test)]
@@ -205,6 +249,7 @@ mod tests {
     use super::super::super::router::router;
     use super::*;
     use crate::app::deeds::{Wanted, latest};
+    use crate::app::lanes::OneLane;
 
     async fn queues() -> SharedStore {
         let store = Arc::new(Memory::new());
@@ -270,6 +315,16 @@ mod tests {
             let paused = views.iter().filter(|view| view.paused);
             let paused: Vec<&str> = paused.map(|view| &*view.queue.name).collect();
             assert_eq!(paused, if action == "queue pause" { vec!["pay"] } else { vec![] });
+        }
+    }
+
+    #[test]
+    fn what_is_said_fits_in_a_cookie_and_keeps_its_undo() {
+        let on = || On::Lane { queue: "q".to_owned(), lane: OneLane::Key("k".to_owned()) };
+        for (text, is_whole) in [("paused".to_owned(), true), ("ж".repeat(2_000), false)] {
+            let said = told(&text, Deed::new("lane.resume", on()));
+            assert!(said.len() <= SAID_BYTES_MAX && said.ends_with("&key=k"), "{said}");
+            assert_eq!(said.starts_with(&format!("text={}&", link::encoded(&text))), is_whole);
         }
     }
 

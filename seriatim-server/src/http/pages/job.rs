@@ -191,5 +191,7 @@ fn editable(visit: &Visit, job: &JobView) -> Option<(String, Vec<(&'static str, 
     let deed = Deed::new("dead.edit", on)?;
     let may = job.state == JobState::Dead && visit.may(deed.kind.access);
     let payload = visit.discreet.whole(&job.payload).filter(|_| may)?;
-    Some((payload, deed.fields()))
+    let morgue = format!("{}/morgue", visit.frame.base);
+    let back = link::with(&morgue, &[("queue", &job.queue)]);
+    Some((payload, [deed.fields(), vec![("back", back)]].concat()))
 }

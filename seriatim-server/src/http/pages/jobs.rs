@@ -5,14 +5,16 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Mode;
+use seriatim::store::{JobView, Page, Store};
 
 use super::super::input::given;
 use super::super::{Problem, Query, Result, Shared};
 use super::overview::CauseRow;
 use super::ways::Ways;
 use super::{Button, Frame, JobRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
+use crate::app::error::Error;
 use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
-use crate::app::job_pages::{self, By, Status, Wanted};
+use crate::app::job_pages::{self, By, Latest, Status, Wanted};
 use crate::app::lane_pages::SCAN_DEFAULT;
 use crate::app::operations::{self, Action};
 use crate::app::{causes, find};
@@ -173,6 +175,10 @@ struct Jobs<'a> {
     found: usize,
     /// All dead jobs, if only the latest were looked at.
     of: Option<u64>,
+    /// Queues with dead jobs of which none were looked at.
+    left_out: usize,
+    /// Whether they have ended.
+    has_ended: bool,
     /// The column that they are ordered by.
     by: &'static str,
     /// Whether their scores give their order: those of one queue that has one.
@@ -213,11 +219,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         None => false,
     };
     let (is_list, is_dead) = (wish.is_list(), wish.state == Status::Dead);
-    // A cause needs no payloads.
-    let (rows_max, payload_bytes_max) =
-        if is_list { (ROWS_SHOWN, TABLE_PAYLOAD_BYTES_MAX) } else { (causes::JOBS_MAX, 0) };
-    let wanted = wish.wanted(given(&wish.after), rows_max, Some(payload_bytes_max));
-    let (page, wrong) = Wrong::of(job_pages::page(store, wanted).await, &FIELDS)?;
+    let ((page, latest), wrong) = Wrong::of(read(store, visit, wish).await, &FIELDS)?;
     let stats = store.stats(None).await?.into_iter();
     let is_choice = |queue: &str, dead: u64| {
         visit.scope.has_queue(queue) && (!is_dead || dead > 0 || wish.queue == queue)
@@ -240,14 +242,16 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         _ if wish.is_live() => &[Action::CancelJobs, Action::DeleteJobs],
         _ => &[],
     };
-    let (rows, causes) = match is_list {
-        true => (page.rows.iter().map(|job| JobRow::new(visit, job)).collect(), Vec::new()),
-        false => (Vec::new(), causes::of(&page.rows)),
-    };
+    let filters = filters(visit, wish);
     let buttons = match named {
-        Some(queue) if wrong.is_none() => buttons(visit, queue, wish),
+        Some(_) if wrong.is_none() => buttons(visit, wish, &filters),
         _ => Vec::new(),
     };
+    let kept = Some(&filters).filter(|_| !wish.actions().is_empty());
+    let cause = |cause: causes::Cause| {
+        CauseRow::new(visit, latest.more.contains(&cause.queue), cause, kept)
+    };
+    let is_partial = !latest.more.is_empty() || latest.left_out > 0;
     let page = Jobs {
         frame: &visit.frame,
         wrong: &wrong,
@@ -261,42 +265,63 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         queues: queues.into_iter().take(QUEUES_SHOWN_MAX).collect(),
         is_filtered: wish.filters().looks(),
         may_search: visit.discreet.shows_all(),
-        rows,
-        causes: causes
-            .into_iter()
-            .map(|cause| CauseRow::new(visit, page.next.is_some(), cause))
-            .collect(),
-        found: page.rows.len(),
-        of: (page.next.is_some() && !is_filtered).then_some(all),
-        by: if wish.is_live() { "" } else { "time" },
+        rows: page.rows.iter().map(|job| JobRow::new(visit, job)).collect(),
+        causes: causes::of(&latest.rows).into_iter().map(cause).collect(),
+        found: page.rows.len() + latest.rows.len(),
+        of: (is_partial && !is_filtered).then_some(all),
+        left_out: latest.left_out,
+        has_ended: !wish.is_live(),
+        // Those of several queues come queue by queue.
+        by: if wish.is_live() || named.is_none() { "" } else { "time" },
         has_scores,
         is_mixed: wish.state == Status::Live,
-        is_cut: page.cut,
+        is_cut: page.cut || latest.cut,
         buttons,
         ticked: button::on_ticked(visit, ticked),
         export: with("/export/jobs", &[]),
         ways: Ways::of_list("jobs", "jobs", None, &wish.pairs()),
-        next: page.next.filter(|_| is_list).map(|next| with(path, &[("after", &next)])),
+        next: page.next.map(|next| with(path, &[("after", &next)])),
         wish,
     };
     Ok(wrong.shown(visit.show(&page)?))
 }
 
-/// For all jobs of the queue that fit.
-fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
+/// A page of jobs, or the latest, among which causes are found.
+async fn read(
+    store: &dyn Store,
+    visit: &Visit,
+    wish: &Wish,
+) -> Result<(Page<JobView>, Latest), Error> {
+    if wish.is_list() {
+        let wanted = wish.wanted(given(&wish.after), ROWS_SHOWN, Some(TABLE_PAYLOAD_BYTES_MAX));
+        return Ok((job_pages::page(store, wanted).await?, Latest::default()));
+    }
+    // A cause needs no payloads.
+    let wanted = wish.wanted(None, causes::JOBS_MAX, Some(0));
+    let sees = |queue: &str| visit.scope.has_queue(queue);
+    Ok((Page::default(), job_pages::latest(store, wanted, sees).await?))
+}
+
+/// The filters, as operations have them.
+fn filters(visit: &Visit, wish: &Wish) -> operations::Wish {
     let text = |text: &str| given(text).map(str::to_owned);
     let time = |text: &str| {
         let moment = Moment::read(text).ok()?;
         Some(Time(moment.before(visit.clock.now)))
     };
-    let all = |action: &Action| operations::Wish {
+    operations::Wish {
         key: text(&wish.key),
         prefix: text(&wish.prefix),
         task: text(&wish.task),
         error: text(&wish.error),
         since: time(&wish.from),
         before: time(&wish.to),
-        ..operations::Wish::new(*action, queue)
-    };
+        ..operations::Wish::new(Action::Requeue, &*wish.queue)
+    }
+}
+
+/// For all jobs of the queue that fit.
+fn buttons(visit: &Visit, wish: &Wish, filters: &operations::Wish) -> Vec<Button> {
+    let all = |action: &Action| operations::Wish { action: *action, ..filters.clone() };
     button::operations(visit, wish.actions().iter().map(all))
 }

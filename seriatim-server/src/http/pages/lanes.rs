@@ -212,19 +212,25 @@ fn named(error: Error) -> Problem {
 
 /// For all lanes that the filters name; none if a filter is set that operations do not have.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
-    let others = [&wish.lane, &wish.node, &wish.due_from, &wish.due_to, &wish.retries_min];
+    let others =
+        [&wish.lane, &wish.node, &wish.due_from, &wish.due_to, &wish.retries_min, &wish.from];
     let state = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == wish.state);
     if others.iter().any(|filter| !filter.is_empty()) || state.is_none() != wish.state.is_empty() {
         return Vec::new();
     }
-    let actions = match state {
-        Some(LaneStage::Running) => &[Action::Pause][..],
-        Some(LaneStage::Held | LaneStage::Paused) => &[Action::Resume, Action::DeleteWaiting],
+    let actions = match (wish.by, state) {
+        // This order lists only lanes that have failed, and only some actions leave the others alone.
+        (By::Retries, None | Some(LaneStage::Retrying)) => &[Action::Retry, Action::Bury][..],
+        (By::Retries, Some(LaneStage::Running)) => &[],
+        (By::Retries, Some(_)) => &[Action::Bury],
+        (_, Some(LaneStage::Running)) => &[Action::Pause],
+        (_, Some(LaneStage::Held | LaneStage::Paused)) => &[Action::Resume, Action::DeleteWaiting],
         _ => &[Action::Retry, Action::Pause, Action::Bury, Action::DeleteWaiting],
     };
     let prefix = given(&wish.prefix).map(str::to_owned);
+    let is_of_failed = |action: Action| wish.by == By::Retries && action == Action::Retry;
     let all = |action: &Action| operations::Wish {
-        state,
+        state: if is_of_failed(*action) { Some(LaneStage::Retrying) } else { state },
         prefix: prefix.clone(),
         ..operations::Wish::new(*action, queue)
     };

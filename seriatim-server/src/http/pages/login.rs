@@ -19,17 +19,21 @@ use super::{Frame, Visit, page, session};
 struct Login<'a> {
     frame: &'a Frame,
     next: String,
+    /// Whether a form that was sent did nothing.
+    is_undone: bool,
     error: Option<String>,
 }
 
 page!(Login);
 
 pub(super) async fn show(app: Shared, visit: Visit, RawQuery(query): RawQuery) -> Result<Response> {
-    let next = next(&visit, query.unwrap_or_default().as_bytes());
+    let query = query.unwrap_or_default();
+    let next = next(&visit, query.as_bytes());
     if app.guard.is_open() || visit.frame.visitor.is_some() {
         return Ok(see_other(&next));
     }
-    visit.show(&Login { frame: &visit.frame, next, error: None })
+    let is_undone = form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "undone");
+    visit.show(&Login { frame: &visit.frame, next, is_undone, error: None })
 }
 
 pub(super) async fn enter(
@@ -69,7 +73,7 @@ pub(super) async fn enter(
     if token.is_none() {
         app.meter.refused_login();
     }
-    let page = Login { frame: &visit.frame, next, error: Some(refusal) };
+    let page = Login { frame: &visit.frame, next, is_undone: false, error: Some(refusal) };
     let text = page.render().map_err(|_| Problem::unavailable("cannot write this page"))?;
     let mut response = html(text);
     // Told as a refusal, so that the audit log has it.

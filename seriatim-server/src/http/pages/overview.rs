@@ -316,21 +316,33 @@ fn worst(visit: &Visit, checkup: &Checkup) -> (Vec<CauseRow>, bool) {
         let of_queue = checkup.seen.dead.iter().find(|(of, _)| **of == *queue);
         of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)
     };
-    let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause);
+    let all = operations::Wish::new(Action::Requeue, "");
+    let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all));
     let has_more = causes.len() > CAUSES_SHOWN;
     (causes.into_iter().take(CAUSES_SHOWN).map(row).collect(), has_more)
 }
 
 impl CauseRow {
-    pub(super) fn new(visit: &Visit, is_cut: bool, cause: causes::Cause) -> Self {
+    /// `filters`: those of the page, which its buttons keep; none if operations do not have them.
+    pub(super) fn new(
+        visit: &Visit,
+        is_cut: bool,
+        cause: causes::Cause,
+        filters: Option<&operations::Wish>,
+    ) -> Self {
         let base = &visit.frame.base;
-        let all = |action| operations::Wish {
+        let both = [Action::Requeue, Action::DeleteDead];
+        let of_row = |(filters, action): (&operations::Wish, Action)| operations::Wish {
+            action,
+            queue: cause.queue.to_string(),
             cause: Some(cause.error.clone()),
             task: cause.task.as_deref().map(str::to_owned),
-            ..operations::Wish::new(action, &*cause.queue)
+            untasked: cause.task.is_none(),
+            ..filters.clone()
         };
+        let wishes = filters.into_iter().flat_map(|filters| both.map(|action| (filters, action)));
         Self {
-            buttons: button::operations(visit, [Action::Requeue, Action::DeleteDead].map(all)),
+            buttons: button::operations(visit, wishes.map(of_row)),
             href: link::with(&format!("{base}/morgue"), &[("queue", &cause.queue)]),
             queue: cause.queue.to_string(),
             task: cause.task.as_deref().map(seriatim::text::one_line).unwrap_or_default(),

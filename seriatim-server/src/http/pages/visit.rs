@@ -11,6 +11,7 @@ use seriatim::{JobId, Timestamp};
 use super::super::audit::Doing;
 use super::super::problem::Told;
 use super::super::{Access, Problem, Result, Scope, Shared, Who};
+use super::deeds::local;
 use super::frame::{PLACES, Said};
 use super::moment::Clock;
 use super::payload::Discreet;
@@ -26,6 +27,8 @@ pub(super) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
 pub(super) const DEAD: HeaderName = HeaderName::from_static("x-dead");
 /// What a deed did, for the next page.
 const SAID: &str = "seriatim_said";
+/// Addresses that show no page without a query.
+const FORMS: [&str; 3] = ["/do", "/operations/new", "/operations/start"];
 /// Pages load and send to this server alone, and run no foreign script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -44,6 +47,8 @@ pub(in crate::http) struct Visit {
     /// Whether it changes nothing, so that it may be sent again.
     is_read: bool,
     doing: Doing,
+    /// The page whose form this is, as far as the browser says it.
+    came_from: String,
     /// See [`session::said_key`].
     said_key: [u8; 32],
 }
@@ -90,7 +95,8 @@ impl Visit {
         let visitor = session::visitor(&app.guard, parts).map_err(Problem::into_detail);
         let mut visit = Self::new(app, (base, home), here, &parts.headers, visitor);
         visit.frame.address = address;
-        Self { is_read: parts.method == Method::GET, ..visit }
+        let came_from = sender(&parts.headers, &visit.frame);
+        Self { is_read: parts.method == Method::GET, came_from, ..visit }
     }
 
     fn new(
@@ -134,8 +140,21 @@ impl Visit {
             false => Wants::All,
         };
         let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
-        let (is_read, doing) = (false, Doing::default());
-        Self { frame, clock, scope, who, visitor, discreet, wants, is_read, doing, said_key }
+        let (is_read, doing, came_from) = (false, Doing::default(), String::new());
+        let scope = who.scope();
+        Self {
+            frame,
+            clock,
+            scope,
+            who,
+            visitor,
+            discreet,
+            wants,
+            is_read,
+            doing,
+            came_from,
+            said_key,
+        }
     }
 
     /// What the next page tells, as a cookie that no other site can make.
@@ -200,9 +219,12 @@ impl Visit {
         };
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED && matches!(self.wants, Wants::All) {
-            let login =
-                link::with(&format!("{}/login", self.frame.base), &[("next", &self.frame.here)]);
-            return see_other(&login);
+            // What a form would have done is not done after the login: its page is shown again.
+            let pairs = match self.is_read {
+                true => [("next", &*self.frame.here), ("undone", "")],
+                false => [("next", &*self.came_from), ("undone", "true")],
+            };
+            return see_other(&link::with(&format!("{}/login", self.frame.base), &pairs));
         }
         let (frame, title) = (&self.frame, title(status));
         let retries = status == StatusCode::SERVICE_UNAVAILABLE && self.is_read;
@@ -261,6 +283,19 @@ fn theme(headers: &HeaderMap) -> &'static str {
         Some("dark") => "dark",
         _ => "auto",
     }
+}
+
+/// The page whose form is sent; the first one if the browser does not say it, or if it was no page but another form.
+fn sender(headers: &HeaderMap, frame: &Frame) -> String {
+    let referer = headers.get(header::REFERER).and_then(|referer| referer.to_str().ok());
+    let path = referer.and_then(|referer| {
+        let (_, rest) = referer.split_once("://")?;
+        Some(&rest[rest.find('/')?..])
+    });
+    let path = path.and_then(|path| local(path, &frame.base));
+    let is_page =
+        |path: &String| !FORMS.iter().any(|form| *path == format!("{}{form}", frame.base));
+    path.filter(is_page).unwrap_or_else(|| frame.home.clone())
 }
 
 /// What the last deed did: `text`, and the fields of the form that undoes it.

@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::client::Request;
+use super::pages::{Visitor, guarded};
 use crate::site::{Site, text};
 
 #[test]
@@ -167,4 +168,28 @@ fn a_server_that_is_open_to_all_answers_no_page_that_has_another_name_for_it() {
     for own in ["10.0.0.7:7117", "localhost"] {
         assert_eq!(ask(own).status, 200, "{own}");
     }
+}
+
+#[test]
+fn who_sends_a_form_behind_the_end_of_their_login_learns_that_nothing_was_done() {
+    let api = guarded();
+    let sent = |referer: &str| {
+        let request = Request::new("POST", "/do").header("Sec-Fetch-Site", "same-origin");
+        let request = request.header("Referer", &format!("http://{}{referer}", api.address));
+        let body = "deed=queue.pause&queue=mails";
+        request.body("application/x-www-form-urlencoded", body).send(&api.address)
+    };
+    for (referer, next) in [
+        ("/queues/mails?span=7d", "%2Fqueues%2Fmails%3Fspan%3D7d"),
+        ("/operations/new?action=pause", "%2Foperations%2Fnew%3Faction%3Dpause"),
+        ("/do", "%2F"),
+        ("", "%2F"),
+    ] {
+        let answer = sent(referer);
+        let login = format!("/login?next={next}&undone=true");
+        assert_eq!((answer.status, answer.header("location")), (303, Some(&*login)));
+    }
+    let stranger = Visitor { api: &api, cookie: String::new() };
+    assert!(stranger.page("/login?next=%2F&undone=true").contains("nothing was done"));
+    assert!(!stranger.page("/login?next=%2F").contains("nothing was done"));
 }

@@ -107,6 +107,12 @@ fn an_admin_sets_what_groups_get_by_the_page_of_the_queue_and_the_log_tells_it()
     let audit = boss.page("/audit?queue=mails");
     let told = "set what groups get of queue mails (group acme &#60;b&#62;, running 5)";
     assert!(audit.contains(told), "{audit}");
+    assert!(
+        page.contains("value=\"queue.ungroup\"") && page.contains("action=\"/confirm\""),
+        "{page}"
+    );
+    let asks = boss.page("/confirm?deed=queue.ungroup&queue=mails&group=&back=%2Fqueues%2Fmails");
+    assert!(asks.contains("all groups of queue mails") && asks.contains("no undo"), "{asks}");
     let gone = [("queue", "mails"), ("group", "acme <b>")];
     assert_eq!(boss.does("queue.ungroup", &gone).status, 303);
     assert_eq!(boss.does("queue.ungroup", &gone).status, 400);

@@ -206,7 +206,21 @@ fn an_admin_edits_a_dead_job_on_its_page_and_others_do_not() {
     assert!(!hands.page(&path).contains("<textarea"), "an operator does not edit");
     let fields = |payload: &'static str| [("queue", "mails"), ("job", &*id), ("payload", payload)];
     assert_eq!(hands.does("dead.edit", &fields("{}")).status, 403);
-    assert_eq!(boss.does("dead.edit", &fields("{no json")).status, 400);
+    // What was written is not lost, also if the form is of an old login.
+    let wrong = boss.does("dead.edit", &fields("{no json <b>"));
+    let edited = fields("{\"n\":\"</textarea>\"}");
+    let old = [&[("deed", "dead.edit"), ("mark", "old")][..], &edited[..]].concat();
+    let old = boss.submit("/do", &old);
+    for (answer, status, text, why) in [
+        (wrong, 400, "\n{no json &#60;b&#62;</textarea>", "role=\"alert\""),
+        (old, 403, "\n{&#34;n&#34;:&#34;&#60;/textarea&#62;&#34;}</textarea>", "another login"),
+    ] {
+        let page = answer.text();
+        assert_eq!(answer.status, status, "{page}");
+        assert!(page.contains(text) && page.contains(why), "{page}");
+        assert_eq!(field(&page, "job").as_deref(), Some(&*id));
+        assert_eq!(field(&page, "mark").as_deref(), Some(&*boss.mark()));
+    }
     assert_eq!(boss.does("dead.edit", &fields("{\"n\":2}")).status, 303);
     assert_eq!(boss.get(&path).status, 404, "the dead one is gone");
     let key = boss.page("/key?k=one");

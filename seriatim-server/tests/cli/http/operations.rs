@@ -294,3 +294,193 @@ async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_coun
     let entries = deeds["entries"].as_array().unwrap();
     assert_eq!((entries.len(), &entries[0]["count"]), (1, &json!(300)), "{deeds}");
 }
+
+/// The links of a page that ask before something is done to many.
+fn asks(page: &str) -> Vec<String> {
+    let links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let plain = links.map(|link| link.replace("&#38;", "&"));
+    plain.filter(|link| link.starts_with("/operations/new?")).collect()
+}
+
+/// A server whose store has dead jobs of these queues, keys and tasks, all of one cause.
+async fn with_cause(jobs: impl IntoIterator<Item = (&'static str, String, Option<&str>)>) -> Api {
+    let names = ["orders", "shop"];
+    let config: String = names.map(|name| format!("[queues.{name}]\nmode = \"fifo\"\n")).concat();
+    let site = Site::new(&config);
+    let queues = names.map(|name| seriatim::Queue::fifo(name).max_retries(0)).to_vec();
+    let hand = Hand::new(site.store().await, queues).await;
+    for (i, (queue, key, task)) in jobs.into_iter().enumerate() {
+        let job = seriatim::Job::new(queue, &i).unwrap().key(key);
+        hand.push(task.into_iter().fold(job, |job, task| job.task(task))).await;
+        if i % 100 == 99 {
+            hand.fail_all("orders", "timeout after 3s").await;
+        }
+    }
+    for queue in names {
+        hand.fail_all(queue, "timeout after 3s").await;
+    }
+    hand.store.close().await.unwrap();
+    Api::with(site, |_| {})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
+    let of = |key: &str, task| ("orders", key.to_owned(), task);
+    let api = with_cause([
+        of("eu/1", None),
+        of("eu/2", Some("ship")),
+        of("eu/3", Some("ship")),
+        of("us/1", None),
+        of("us/2", Some("ship")),
+    ])
+    .await;
+    let page = api.get("/morgue?view=causes&queue=orders&prefix=eu%2F").text();
+    let links = asks(&page);
+    assert_eq!(links.iter().filter(|link| link.contains("prefix=eu%2F")).count(), links.len());
+    let of_rows = |task: &str| -> Vec<String> {
+        let meant = links.iter().filter(|link| link.contains("cause=") && link.contains(task));
+        meant.map(|link| api.get(link).text()).collect()
+    };
+    for (task, count) in [("untasked=true", 1), ("task=ship", 2)] {
+        let pages = of_rows(task);
+        assert_eq!(pages.len(), 2, "{task}: {links:?}");
+        for page in pages {
+            assert!(
+                page.contains(&format!("<strong>{count}</strong> dead jobs")),
+                "{task}: {page}"
+            );
+        }
+    }
+    let command = of_rows("untasked=true").concat();
+    assert!(command.contains(" --untasked") && command.contains("untasked&#34;:true"), "{command}");
+    let run = ["operations", "preview", "requeue", "orders", "--untasked"];
+    assert!(text(&api.site.run(&run)).contains("without a task: 2"));
+    let searched = api.get("/morgue?view=causes&queue=orders&text=timeout").text();
+    assert!(searched.contains("timeout after Ns") && asks(&searched).is_empty(), "{searched}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn causes_of_all_queues_have_the_latest_of_each() {
+    let many = (0..1_050).map(|i| ("orders", format!("k{i}"), None));
+    let api = with_cause(many.chain([("shop", "one".to_owned(), None)])).await;
+    let page = api.get("/morgue?view=causes").text();
+    for part in [
+        "<a href=\"/morgue?queue=shop\">shop</a></td><td></td><td class=\"n\">1</td>",
+        "<td class=\"n\">500+</td>",
+        "latest 501 of 1,051 dead jobs, those of each queue.",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let one = api.get("/morgue?view=causes&queue=orders").text();
+    assert!(one.contains("latest 1,000 of 1,050 dead jobs."), "{one}");
+    let (all, one) = (api.get("/morgue").text(), api.get("/morgue?queue=orders").text());
+    let (says, sorted) = ("Queue by queue", "<th scope=\"col\" aria-sort=\"descending\">When</th>");
+    assert_eq!((all.contains(says), all.contains(sorted)), (true, false), "{all}");
+    assert_eq!((one.contains(says), one.contains(sorted)), (false, true), "{one}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_match_are_those_that_the_page_lists() {
+    let api = with_failed(3).await;
+    let links = asks(&api.get("/queues/orders/lanes?by=retry_count").text());
+    let counts = links.iter().map(|link| {
+        let page = api.get(link).text();
+        assert!(page.contains("<strong>3</strong> lanes"), "{link}: {page}");
+        link.split("action=").nth(1).unwrap().split('&').next().unwrap()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), ["retry", "bury"]);
+    let running = api.get("/queues/orders/lanes?by=retry_count&state=running").text();
+    assert_eq!(asks(&running), Vec::<String>::new());
+    let behind = api.get("/queues/orders/lanes?by=key&from=k1").text();
+    assert_eq!(asks(&behind), Vec::<String>::new(), "operations have no such filter");
+    let whole = asks(&api.get("/queues/orders/lanes?by=key").text());
+    assert!(whole.iter().any(|link| link.contains("action=delete_waiting")), "{whole:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
+    let site = Site::new("[queues.orders]\nmode = \"parallel\"\n");
+    let hand = Hand::new(site.store().await, vec![seriatim::Queue::parallel("orders")]).await;
+    let later = std::time::Duration::from_secs(86_400);
+    for _ in 0..10 {
+        let job = |i: usize| seriatim::Job::new("orders", &i).unwrap().run_in(later);
+        let jobs = (0..5_000).map(job).collect();
+        let push = seriatim::store::Push { now: Some(hand.now), jobs };
+        hand.store.push(push).await.unwrap();
+    }
+    hand.push(seriatim::Job::new("orders", &1).unwrap()).await;
+    hand.fail_all("orders", "timeout").await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    let wish = [("action", "bury"), ("queue", "orders")];
+    let page = api.get("/operations/new?action=bury&queue=orders").text();
+    assert!(page.contains("None of the 50,000 that were looked at fit."), "{page}");
+    assert!(page.contains("action=\"/operations/start\""), "{page}");
+    let id = led_to(&submit(&api, "/operations/start", &wish));
+    assert_eq!(ended(&api, &id).await["count"], 1);
+    let page = api.get("/operations/new?action=requeue&queue=orders&error=other").text();
+    assert!(page.contains("There are none"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_is_not_ended_by_taking_back_a_pause() {
+    let site =
+        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
+    let queue = seriatim::Queue::fifo("orders").max_retries(0);
+    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("held")).await;
+    hand.fail_all("orders", "no stock").await;
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("free")).await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    for (key, is_held) in [("held", true), ("free", false)] {
+        let page = api.get(&format!("/key?k={key}")).text();
+        assert_eq!(page.contains("Pause with a reason"), !is_held, "{page}");
+        let does = |deed: &str| {
+            let done = submit(&api, "/do", &[("deed", deed), ("queue", "orders"), ("key", key)]);
+            assert_eq!(done.status, 303, "{}", done.text());
+            done.header("set-cookie").unwrap().to_owned()
+        };
+        // The page was opened before.
+        let said = does("lane.pause");
+        assert_eq!(said.contains("deed=lane.resume"), !is_held, "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_hold_is_not_offered_to_be_taken_back_by_a_pause() {
+    let site =
+        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
+    let queue = seriatim::Queue::fifo("orders").max_retries(0);
+    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("k")).await;
+    hand.fail_all("orders", "no stock").await;
+    hand.store.close().await.unwrap();
+    let api = Api::with(site, |_| {});
+    let lane = [("deed", "lane.resume"), ("queue", "orders"), ("key", "k")];
+    let said = submit(&api, "/do", &lane).header("set-cookie").unwrap().to_owned();
+    assert!(said.contains("resumed") && !said.contains("lane.pause"), "{said}");
+}
+
+#[test]
+fn a_long_key_leaves_room_for_the_undo() {
+    let api = Api::start(QUEUES);
+    let key = "ж".repeat(256);
+    api.post("/api/v1/queues/orders/jobs", &json!({ "key": key })).done();
+    for (deed, undo, text) in [
+        ("lane.pause", "lane.resume", "paused; a running turn finishes"),
+        ("lane.resume", "lane.pause", "resumed"),
+        ("lane.delete", "operation.stop", "deleted in 10 s"),
+    ] {
+        let done = submit(&api, "/do", &[("deed", deed), ("queue", "orders"), ("key", &key)]);
+        let cookie = done.header("set-cookie").unwrap_or_else(|| panic!("{deed}: {}", done.status));
+        assert!(cookie.len() <= 4_096, "{deed}: {} bytes", cookie.len());
+        let said = cookie.split(';').next().unwrap();
+        let page = Request::new("GET", "/queues").header("Cookie", said).send(&api.address).text();
+        assert!(page.contains(text) && page.contains(&format!("value=\"{undo}\"")), "{page}");
+        let field = format!("name=\"key\" value=\"{key}\"");
+        assert_eq!(page.contains(&field), undo.starts_with("lane."), "{deed}");
+    }
+}
