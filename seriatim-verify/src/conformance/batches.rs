@@ -523,6 +523,7 @@ async fn a_callback_that_no_queue_takes_is_refused_when_the_batch_is_opened(mut 
         (Job::new("keyed", "no key").unwrap(), "callback.key"),
         (callback().run_in(WAIT), "callback.run_at"),
         (callback().batch("b"), "callback.batch"),
+        (callback().past(Past { failures: 1, ..Past::default() }), "callback.past"),
         (callback().group("g"), "callback.group"),
         (callback().key(""), "callback.key"),
     ];

@@ -39,6 +39,9 @@ pub(super) fn cases() -> Vec<Case> {
         a_job_can_be_bound_to_another_node,
         a_waiting_job_can_be_deleted,
         n8_expired_jobs_are_swept,
+        a_job_that_was_tried_expires_no_more,
+        a_job_that_was_only_claimed_still_expires,
+        a_requeued_job_does_not_expire_even_if_it_died_untried,
         finished_jobs_are_swept_after_their_retention,
         s6_dead_jobs_are_swept_by_age_and_by_number,
         a_sweep_has_a_limit_and_says_so,
@@ -565,6 +568,66 @@ async fn n8_expired_jobs_are_swept(mut bench: Bench) {
             bench.done(turn).await;
         }
     }
+}
+
+/// A job of the mode's queue `q` that expires in half a retry's time.
+fn expiring(bench: &Bench, mode: Mode) -> Job {
+    let job = if mode.is_keyed() { job("a") } else { loose("a") };
+    job.expires_at(bench.now + WAIT / 2)
+}
+
+async fn a_job_that_was_tried_expires_no_more(mut bench: Bench) {
+    for mode in Mode::ALL {
+        bench.beat().await;
+        bench.declare(Queue::new("q", mode).max_retries(1)).await;
+        let id = bench.push(expiring(&bench, mode)).await.job_id;
+        let turn = bench.one().await;
+        bench.fail(&turn).await;
+        bench.pass(WAIT);
+        assert_eq!(sweep(&mut bench, 100).await.expired, [], "{mode}: it waits for its retry");
+        let turn = bench.one().await;
+        assert!(!turn.jobs[0].has_expired(bench.now), "{mode}: it is handed over");
+        bench.fail(&turn).await;
+        assert_eq!(bench.state(id).await, Some(JobState::Dead), "{mode}");
+        bench.pass(WAIT);
+        assert_eq!(bench.requeue_all().await, 1, "{mode}");
+        assert_eq!(sweep(&mut bench, 100).await.expired, [], "{mode}: a person brought it back");
+        let turn = bench.one().await;
+        assert!(!turn.jobs[0].has_expired(bench.now), "{mode}: it is handed over");
+        bench.done(&turn).await;
+    }
+}
+
+async fn a_job_that_was_only_claimed_still_expires(mut bench: Bench) {
+    for mode in Mode::ALL {
+        bench.beat().await;
+        bench.queue(mode).await;
+        let id = bench.push(expiring(&bench, mode)).await.job_id;
+        let turn = bench.one().await;
+        bench.pass(WAIT);
+        assert_eq!(sweep(&mut bench, 100).await.expired, [], "{mode}: it is its holder's");
+        assert!(turn.jobs[0].has_expired(bench.now), "{mode}");
+        assert!(bench.end(&turn, Outcome::Release).await.is_ok(), "{mode}");
+        assert_eq!(sweep(&mut bench, 100).await.expired, [id], "{mode}");
+    }
+}
+
+async fn a_requeued_job_does_not_expire_even_if_it_died_untried(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    bench.push(job("failed")).await;
+    let turn = bench.one().await;
+    bench.fail(&turn).await;
+    let untried = bench.push(expiring(&bench, Mode::Accumulate)).await.job_id;
+    assert_eq!(bench.act(LaneSelection::All, LaneAction::Bury).await, 1);
+    let past = Past { dead_at: Some(bench.now), ..Past::default() };
+    bench.push(job("elsewhere").expires_at(bench.now + WAIT / 2).past(past)).await;
+    assert_eq!(bench.job(untried).await.attempt, 0);
+    bench.pass(WAIT);
+    assert_eq!(bench.requeue_all().await, 3);
+    assert_eq!(sweep(&mut bench, 100).await.expired, []);
+    let turn = bench.one().await;
+    assert_eq!(turn.jobs.len(), 3);
+    assert!(turn.jobs.iter().all(|job| !job.has_expired(bench.now)), "all are handed over");
 }
 
 async fn finished_jobs_are_swept_after_their_retention(mut bench: Bench) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use seriatim::store::PushStatus::{Duplicate, Merged, Queued};
-use seriatim::store::{Claim, Declaration, QueueStats};
+use seriatim::store::{Claim, Declaration, Past, QueueStats};
 use seriatim::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 
 use super::bench::*;
@@ -35,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_large_batch_arrives_in_order,
         a_contradicting_definition_is_refused,
         an_undeclared_queue_may_be_declared_while_nothing_runs,
+        a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival,
         what_becomes_of_a_declaration_is_foretold,
         who_declares_a_queue_claims_nothing_from_one_that_a_push_made,
         a_store_that_is_set_up_passes_its_check,
@@ -314,6 +315,14 @@ async fn an_undeclared_queue_may_be_declared_while_nothing_runs(mut bench: Bench
     bench.settle(vec![released]).await;
     bench.declare(Queue::accumulate("q")).await;
     assert_eq!(tags(&bench.one().await), ["b", "a"], "merged and in order of score");
+}
+
+async fn a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival(mut bench: Bench) {
+    bench.push(job("first")).await;
+    let past = Past { created_at: Some(bench.now - WAIT), ..Past::default() };
+    bench.push(job("older, from elsewhere").run_in(WAIT).past(past)).await;
+    bench.declare(Queue::accumulate("q")).await;
+    assert_eq!(bench.one().await.jobs.len(), 2, "due with the first that arrived");
 }
 
 /// A queue as a push created it (`None`) or as declared: empty, with jobs, or with a running one.

@@ -37,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_window_may_be_added_and_removed_while_keys_wait,
         a_key_with_one_job_that_had_no_window_is_not_put_off,
         a_released_turn_is_due_at_once,
+        a_requeued_job_makes_a_key_due_that_collects,
         nothing_that_is_pushed_to_a_window_is_lost,
         a_contradicting_window_is_refused,
     ]);
@@ -368,6 +369,18 @@ async fn a_released_turn_is_due_at_once(mut bench: Bench) {
     assert!(bench.end(&turn, Outcome::Release).await.is_ok());
     bench.push(job("c")).await;
     assert_eq!(tags(&bench.one().await), ["a", "b", "c"]);
+}
+
+async fn a_requeued_job_makes_a_key_due_that_collects(mut bench: Bench) {
+    declare(&mut bench, window()).await;
+    bench.push(job("a")).await;
+    bench.pass(QUIET);
+    let turn = bench.one().await;
+    assert!(bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await.is_ok());
+    bench.push(job("b")).await;
+    bench.nothing().await;
+    assert_eq!(bench.requeue_all().await, 1);
+    assert_eq!(tags(&bench.one().await), ["a", "b"]);
 }
 
 /// Keys are pushed to, claimed and settled at random times, for longer than any window.

@@ -172,6 +172,10 @@ impl OpenBatch {
         if self.callback.run_at != RunAt::Now {
             return Err(refused(Error::invalid("run_at", "must not be set: it is due at once")));
         }
+        if self.callback.past.is_some() {
+            let message = "must not be set: a callback is made when its batch ends";
+            return Err(refused(Error::invalid("past", message)));
+        }
         if self.callback.options.batch.is_some() {
             let message = "must not be set: a callback belongs to no batch";
             return Err(refused(Error::invalid("batch", message)));

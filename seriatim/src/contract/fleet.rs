@@ -68,7 +68,7 @@ pub trait Fleet: Send + Sync {
 
     /// Removes expired rows, at most `rows_max` rows of each kind; `more` means: call again.
     ///
-    /// - Waiting jobs past `expires_at` end cancelled with error `expired`.
+    /// - Waiting jobs past `expires_at` that were never attempted end cancelled with error `expired`.
     /// - Finished and dead jobs past their retention, and dead ones over the queue's limit, are deleted.
     /// - Idempotency keys past their time are deleted if their job is gone; so are nodes that died or stopped a day
     ///   ago.

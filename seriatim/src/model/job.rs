@@ -99,7 +99,8 @@ pub struct JobOptions {
     /// How long a claim of it lasts without a heartbeat.
     #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
     pub lease_ttl: Option<Duration>,
-    /// If it has not started by then, it is cancelled with error `expired`.
+    /// If it was not attempted by then, it is cancelled with error `expired`. A snooze or a release is no attempt. A job
+    /// that is requeued from the morgue no longer expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// A repeat with the same (queue, key, `idempotency_key`) returns the first job and changes nothing.
@@ -163,6 +164,11 @@ impl JobOptions {
             return false;
         };
         true
+    }
+
+    /// Whether a job that was attempted so many times has expired. One that failed waits for its retry, however long.
+    pub(crate) fn have_expired(&self, attempts: u32, now: Timestamp) -> bool {
+        attempts == 0 && self.expires_at.is_some_and(|at| at <= now)
     }
 
     /// The digest by which a job with these options is equal to another: jobs of other batches are not, and callbacks
@@ -273,7 +279,7 @@ impl Job {
         self
     }
 
-    /// Makes it expire at `time` unless it has started.
+    /// Makes it expire at `time`, unless it was attempted by then.
     #[must_use]
     pub fn expires_at(mut self, time: Timestamp) -> Self {
         self.options.expires_at = Some(time);

@@ -85,7 +85,7 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// Jobs that cannot be decoded, and why: buried whatever the outcome. A turn with any of them counts as failed.
     pub undecodable: Vec<(JobId, Arc<str>)>,
-    /// Jobs whose `expires_at` passed before they started: cancelled with error `expired`.
+    /// Jobs whose `expires_at` passed before their first attempt: cancelled with error `expired`.
     pub expired: Vec<JobId>,
     /// The result, as JSON: kept with each job that is done if the outcome is `Done`, otherwise dropped.
     pub result: Option<Arc<str>>,

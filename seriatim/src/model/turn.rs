@@ -92,8 +92,9 @@ impl TurnJob {
         self.options.as_ref()?.ended_batch.as_ref()
     }
 
-    /// Whether its `expires_at` has passed at `now`.
+    /// Whether its `expires_at` has passed at `now`, and this is its first attempt.
     pub fn has_expired(&self, now: Timestamp) -> bool {
-        self.options.as_ref().and_then(|o| o.expires_at).is_some_and(|at| at <= now)
+        let before = self.attempt.saturating_sub(1);
+        self.options.as_ref().is_some_and(|options| options.have_expired(before, now))
     }
 }

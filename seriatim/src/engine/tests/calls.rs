@@ -281,6 +281,24 @@ async fn an_expired_job_is_never_started() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_failed_is_tried_again_after_its_expiry() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::exclusive("offers").backoff(Backoff::Constant { base: secs(60) }))
+        .await;
+    let job = Job::new("offers", &1).unwrap().key("a");
+    let id = rig.push(job.expires_at(START + secs(30))).await;
+    let written = log.clone();
+    let running = Running::start(engine(&rig).worker("offers", move |_: Batch<u32>| {
+        written.add("called");
+        let fails = written.len() == 1;
+        async move { if fails { Err::<(), Failure>("no answer".into()) } else { Ok(()) } }
+    }));
+    log.reaches(2).await;
+    assert_eq!(running.stop().await.done, 1);
+    assert_eq!(rig.state(id).await, Some(JobState::Succeeded));
+}
+
+#[tokio::test(start_paused = true)]
 async fn tasks_go_to_their_own_worker_and_the_rest_to_the_queue_s() {
     let (rig, log) = (Rig::new(), Log::default());
     for task in ["pack", "ship"] {

@@ -60,7 +60,8 @@ async fn lock_expired(work: &mut Work<'_>, rows_max: usize) -> Try<bool> {
         let sql = format!(
             "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
              JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) WHERE e.at <= {now} AND e.seq > {last} \
-             AND COALESCE(j.gen, l.j_gen) >= l.open AND e.seq <> l.taken ORDER BY e.seq LIMIT {most}"
+             AND COALESCE(j.gen, l.j_gen) >= l.open AND COALESCE(j.attempts, l.j_attempts) = 0 AND e.seq <> l.taken \
+             ORDER BY e.seq LIMIT {most}"
         );
         let mut expired = Vec::new();
         for row in work.rows(&sql).await? {

@@ -230,7 +230,9 @@ impl Tx<'_> {
             let Some((key, died_at, mut job)) = self.take_dead(queue, *seq)? else { continue };
             count += 1;
             self.come_back_to_batch(&mut job, died_at)?;
-            let job = Job { retry: -1, crashes: 0, error: None, run_at: self.now, ..job };
+            // One that was buried untried counts as tried: what a person brings back does not expire.
+            let attempts = job.attempts.max(i64::from(job.expires.is_some()));
+            let job = Job { attempts, retry: -1, crashes: 0, error: None, run_at: self.now, ..job };
             self.delta(queue).jobs += 1;
             self.put_back(queue, key.as_deref(), job)?;
             if let Some(key) = key {

@@ -32,9 +32,9 @@ impl Tx<'_> {
     fn sweep_expired(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
         let limit = rows_max as i64 + 1;
         let slots = "SELECT id, seq, q, created FROM lane INDEXED BY lane_expires
-                     WHERE expires IS NOT NULL AND expires <= ?1 AND (st <> 2 OR gen >= open) LIMIT ?2";
+                     WHERE expires IS NOT NULL AND expires <= ?1 AND attempts = 0 AND (st <> 2 OR gen >= open) LIMIT ?2";
         let items = "SELECT l.id, i.seq, l.q, i.created FROM item i INDEXED BY item_expires JOIN lane l ON l.id = i.lane
-                     WHERE i.expires IS NOT NULL AND i.expires <= ?1 AND i.gen >= l.open LIMIT ?2";
+                     WHERE i.expires IS NOT NULL AND i.expires <= ?1 AND i.attempts = 0 AND i.gen >= l.open LIMIT ?2";
         let mut found: Vec<(i64, i64, u32, i64)> = Vec::new();
         for sql in [slots, items] {
             let read =

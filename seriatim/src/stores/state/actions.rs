@@ -68,7 +68,10 @@ impl State {
             };
             self.batches.come_back(&mut dead.entry, dead.at);
             let (retry_count, crashes, error, run_at) = (-1, 0, None, now);
-            let entry = Entry { retry_count, crashes, error, run_at, ..dead.entry };
+            let has_expiry = dead.entry.options.as_ref().is_some_and(|o| o.expires_at.is_some());
+            // One that was buried untried counts as tried: what a person brings back does not expire.
+            let attempts = dead.entry.attempts.max(u32::from(has_expiry));
+            let entry = Entry { attempts, retry_count, crashes, error, run_at, ..dead.entry };
             let route = entry.route;
             let number = self.put_back(now, dead.queue, dead.key, route, entry);
             if let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.hold.is_none()) {
@@ -255,7 +258,7 @@ impl State {
     fn expired_jobs(&self, now: Timestamp) -> Vec<JobId> {
         let waiting = self.lanes.values().flat_map(Lane::loaded_jobs);
         let expired = |job: &&Entry| {
-            job.options.as_ref().and_then(|options| options.expires_at).is_some_and(|at| at <= now)
+            job.options.as_ref().is_some_and(|options| options.have_expired(job.attempts, now))
         };
         let mut ids: Vec<JobId> = waiting.filter(expired).map(|job| job.id).collect();
         ids.sort_unstable_by_key(|id| id.seq());

@@ -148,8 +148,10 @@ BEGIN
   -- Closed at first: an equal job may be open.
   INSERT INTO seriatim.item (seq, queue, lane, closed, merging, loose, digest, task, score, priority,
       run_at, created_at, started_at, attempts, options, lease_ttl, expires_at, route, payload)
+    -- One that was buried untried counts as tried: what a person brings back does not expire.
     SELECT seq, queue, _lane, true, _merging, _q.mode = 3, digest, task, score, priority, _now, created_at,
-      started_at, attempts, options, lease_ttl, expires_at, route, payload
+      started_at, CASE WHEN expires_at IS NULL THEN attempts ELSE greatest(attempts, 1) END,
+      options, lease_ttl, expires_at, route, payload
     FROM seriatim.ended WHERE seq = _job;
   DELETE FROM seriatim.ended WHERE seq = _job;
   IF _merging THEN

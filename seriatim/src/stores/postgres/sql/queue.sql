@@ -161,7 +161,7 @@ BEGIN
     due = CASE WHEN _q.earliest THEN f.earliest ELSE f.run_at END
   FROM (
     SELECT DISTINCT ON (lane) lane, route, run_at, min(run_at) OVER (PARTITION BY lane) AS earliest
-    FROM seriatim.item WHERE queue = _queue ORDER BY lane, created_at, seq
+    FROM seriatim.item WHERE queue = _queue ORDER BY lane, seq
   ) f
   WHERE f.lane = l.number;
   UPDATE seriatim.item SET loose = _q.mode = 3 WHERE queue = _queue;

@@ -1,6 +1,6 @@
 -- Removing expired rows. Locked rows are skipped and swept another time.
 
--- Ends waiting jobs after their expiry time. Jobs of locked lanes are passed by, up to ten pages of them.
+-- Ends waiting jobs that were never attempted after their expiry time. Jobs of locked lanes are passed by, up to ten pages of them.
 CREATE FUNCTION seriatim.sweep_expired(_now bigint, _rows_max int,
   OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
 LANGUAGE plpgsql AS $$
@@ -14,6 +14,7 @@ BEGIN
   FOR _n IN 1..10 LOOP
     _page := ARRAY(SELECT seq FROM seriatim.item
       WHERE (expires_at, seq) > (_at, coalesce(_page[_rows_max], 0)) AND expires_at <= _now AND NOT closed
+        AND attempts = 0
       ORDER BY expires_at, seq LIMIT _rows_max + 1);
     o_more := cardinality(_page) > _rows_max;
     _lanes := _lanes || ARRAY(SELECT number FROM seriatim.lane
@@ -31,7 +32,7 @@ BEGIN
   SELECT coalesce(array_agg(seq), '{}'), coalesce(array_agg(queue), '{}'),
     coalesce(array_agg(created_at), '{}')
   INTO o_seq, o_queue, o_created_at FROM seriatim.item
-  WHERE seq = ANY (_found[:_rows_max]) AND NOT closed AND expires_at <= _now;
+  WHERE seq = ANY (_found[:_rows_max]) AND NOT closed AND expires_at <= _now AND attempts = 0;
   _left := seriatim.batches_of(o_seq);
   PERFORM seriatim.cancel_open(o_seq, 'expired', _now);
   PERFORM seriatim.place_left(_lanes, _now);

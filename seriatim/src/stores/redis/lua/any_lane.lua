@@ -304,10 +304,15 @@ do
   end
 end
 
--- What the indexes have of an open job, but for its place; `run` is `call` or `later`.
+-- Only what was never attempted expires; `run` is `call` or `later`.
+function L.let_expire(j, run)
+  if j.expires > 0 and j.attempts == 0 then run('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
+end
+
+-- What the indexes have of an open job, but for its place.
 function L.index_job(l, j, run)
   if j.retry >= 0 then l.bad = l.bad + 1 end
-  if j.expires > 0 then run('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
+  L.let_expire(j, run)
   if S.merges and j.digest ~= '' then run('HSET', K.equal, l.id .. j.digest, id_of(j.seq)) end
 end
 

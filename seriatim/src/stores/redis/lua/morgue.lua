@@ -38,6 +38,8 @@ end
 
 local function requeue(j)
   j.retry, j.crashes, j.error, j.run_at = -1, 0, false, NOW
+  -- One that was buried untried counts as tried: what a person brings back does not expire.
+  if j.expires > 0 then j.attempts = math.max(j.attempts, 1) end
   j.state, j.ended = 'live', false
   local key = j.key
   j.key = ''

@@ -356,7 +356,7 @@ local function return_jobs(l, turn, kept, back, claimed_at)
       if not j.plain then l.odd = l.odd - 1 end
       L.unite(l, j)
     elseif S.mode == 'accumulate' then
-      if j.expires > 0 then call('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
+      L.let_expire(j, call)
       L.count_prio(l, j.prio, 1, open_count(l))
       l.bytes, l.closed, j.aged = l.bytes + j.size, l.closed - 1, true
     else

@@ -49,7 +49,7 @@ local NOW = 0
 --   done      ZSET: seq by when it may be deleted
 --   dead      ZSET: seq by when it was buried
 --   deadkeys  ZSET lex: key, NUL, seq of dead jobs
---   expiring  ZSET: seq of open jobs by expires_at
+--   expiring  ZSET: seq of open jobs that were never attempted, by expires_at
 --   aliases   HASH: seq -> the job it was merged into
 --   idem      HASH: key, NUL, idempotency key -> job
 --   idemold   ZSET: the same by when to check whether it can be deleted; those of the whole store: names.lua

@@ -27,6 +27,7 @@ S.token = math.max(S.token, tonumber(ARGV[4]))
 j.seq, j.lane, j.state, j.run_at, j.retry, j.crashes = next_seq(), 0, 'live', NOW, -1, 0
 j.error, j.flagged, j.aliases, j.ended, j.key = false, false, false, false, ''
 j.route, j.size = J.route_of(route), #j.body
+if j.expires > 0 then j.attempts = math.max(j.attempts, 1) end -- as in morgue.lua
 J.set_apart(j)
 count('jobs', 1)
 local l = L.put_back(key, j.route, j)
