@@ -50,7 +50,7 @@ impl Producer for Postgres {
         self.make_room(&self.pool, &batch, &request.jobs).await?;
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
-        let rows = self.pool.query_or(statement_of(&request.jobs), &params, refused).await?;
+        let rows = self.pool.push(statement_of(&request.jobs), &params, refused).await?;
         self.rounds.count(&self.pool);
         self.ring(&Wake::of_jobs(&request.jobs));
         all_pushed(&rows)

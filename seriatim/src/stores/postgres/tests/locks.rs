@@ -252,6 +252,26 @@ async fn a_step_of_the_inbox_that_waits_for_a_lane_holds_up_nobody() {
 }
 
 #[tokio::test]
+async fn pushes_that_wait_for_a_lane_leave_connections_to_other_calls() {
+    let schema = new_schema();
+    let (holder, _) = with_a_locked_lane(&schema).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let url = format!("{}{mark}schema={schema}&connections=4", url());
+    let store = Arc::new(Postgres::connect(&url).await.unwrap());
+    let pushing = (2..10).map(|tag| {
+        let store = store.clone();
+        tokio::spawn(async move { push(&store, vec![job("k", tag)]).await })
+    });
+    let pushing: Vec<_> = pushing.collect();
+    until_waiting(&session().await, &schema, 3).await;
+    timeout(SOON, claim(&store, "q", 1)).await.expect("it waits for nobody");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    for push in pushing {
+        push.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_that_pushes_to_a_queue_deleted_since_holds_up_nobody() {
     let schema = new_schema();
     let (store, others) = (open(&schema).await, open(&schema).await);
