@@ -137,6 +137,9 @@ export class RemoteWorker {
     answer.results.forEach(({ status }, i) => {
       if (status === "stale") console.error(`the claim of ${about(outcomes[i][0])} was lost, or settled before`);
     });
+    // The server waits with the answer while there are no others.
+    const busy = outcomes.filter((_, i) => answer.results[i].status === "busy");
+    if (busy.length > 0) await this.#settle(busy, retryFor);
   }
 
   async #beat() {

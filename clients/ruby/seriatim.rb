@@ -456,6 +456,9 @@ module Seriatim
       outcomes.keys.zip(answer["results"]) do |lane, result|
         warn("the claim of #{lane} was lost, or settled before") if result["status"] == "stale"
       end
+      # The server waits with the answer while there are no others.
+      busy = outcomes.keys.zip(answer["results"]).select { |_, result| result["status"] == "busy" }.map(&:first)
+      settle(outcomes.slice(*busy), retry_for) if busy.any?
     end
 
     # Names a claim. Its secret proves that it is ours: do not log it.

@@ -1,6 +1,7 @@
 //! Pushes jobs, and waits for their ends. Single pushes of concurrent callers go to the store as one batch.
 
 mod line;
+mod slow;
 mod waiting;
 
 use std::pin::Pin;
@@ -176,7 +177,8 @@ impl Client {
     /// it may or may not be stored, so a repeat should carry an idempotency key.
     ///
     /// A lone caller pushes immediately. Callers that arrive while a push is under way go together in the next one
-    /// and share its round trip (and commit). Needs a tokio runtime.
+    /// and share its round trip (and commit). If one takes longer than 50 ms, as behind a transaction that has locked its
+    /// key, the next one goes beside it, without jobs of its keys. Needs a tokio runtime, with time.
     pub async fn push(&self, mut job: Job) -> Result<Pushed> {
         self.shared.around.pass(&mut job)?;
         self.push_passed(job).await
@@ -282,12 +284,6 @@ impl Shared {
         self.declared.get_or_try_init(declare).await.map(drop)
     }
 
-    async fn push_alone(self: &Arc<Self>, job: Job) -> Result<Pushed> {
-        let pushed = self.push(vec![job]).await.map_err(of_single)?;
-        let missing = || Error::new(ErrorKind::Internal, "the store answered a push with nothing");
-        pushed.first().copied().ok_or_else(missing)
-    }
-
     async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         if self.around.wraps.is_empty() {
             return self.send(jobs).await;
@@ -304,6 +300,13 @@ impl Shared {
     async fn send(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         observe::push(&*self.store, self.observer.as_ref(), jobs).await
     }
+}
+
+/// The answer to a push of one job.
+fn only(answer: Result<Vec<Pushed>>) -> Result<Pushed> {
+    let pushed = answer.map_err(of_single)?;
+    let missing = || Error::new(ErrorKind::Internal, "the store answered a push with nothing");
+    pushed.first().copied().ok_or_else(missing)
 }
 
 /// An error of a batch of one names `key`, not `jobs[0].key`.

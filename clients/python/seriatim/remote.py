@@ -208,6 +208,10 @@ class RemoteWorker:
         for (lane, _), result in zip(outcomes, answer["results"]):
             if result["status"] == "stale":
                 log.warning("the claim of lane %s (key %r) was lost, or settled before", lane.lane, lane.key)
+        # The server waits with the answer while there are no others.
+        busy = [one for one, result in zip(outcomes, answer["results"]) if result["status"] == "busy"]
+        if busy:
+            self._settle(busy, retry_for)
 
     def _beat(self) -> None:
         while not self._over.wait(min(self.lease / 3, HEARTBEAT_MAX_S)):

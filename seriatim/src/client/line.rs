@@ -1,14 +1,17 @@
 //! The line of callers with a single job each: one pushes, and those that arrive meanwhile go together in the next push.
 //!
 //! Whoever has pushed hands the lead to a caller that still waits. So the next push runs where that caller runs, whatever
-//! becomes of the one before: it may be dropped, panic, or end with its runtime.
+//! becomes of the one before: it may be dropped, panic, or end with its runtime. One that takes long, as behind a key that
+//! a user's transaction has locked, hands it on before its end: jobs of its keys wait for it, and others go beside it.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use super::Shared;
+use super::slow::{Slow, locks_of};
+use super::{Shared, only};
 use crate::contract::Pushed;
 use crate::lock::lock;
 use crate::model::{Error, ErrorKind, Job, Result};
@@ -19,7 +22,11 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// Callers that wait behind the push under way.
 #[derive(Default)]
-pub(super) struct Line(Mutex<State>);
+pub(super) struct Line {
+    state: Mutex<State>,
+    /// Pushes that have handed the lead on before their ends.
+    slow: Slow,
+}
 
 #[derive(Default)]
 struct State {
@@ -43,16 +50,13 @@ enum Answer {
 /// Leadership of the line. Its drop, also by cancellation or a panic, hands it on.
 struct Leading(Arc<Shared>);
 
+/// At the drop, what waited for a slow push can go.
+struct Passed<'a>(&'a Arc<Shared>);
+
 impl Drop for Leading {
     fn drop(&mut self) {
         loop {
-            let next = {
-                let mut state = lock(&self.0.line.0);
-                let next = state.waiting.pop_front();
-                state.led = next.is_some();
-                next
-            };
-            let Some(Waiting { job, answer }) = next else { return };
+            let Some(Waiting { job, answer }) = self.0.line.next() else { return };
             if !answer.is_closed() {
                 // If the caller leaves now, the lead is dropped with the answer, and handed on again.
                 let _ = answer.send(Answer::Leads(Box::new((Self(self.0.clone()), job))));
@@ -62,22 +66,32 @@ impl Drop for Leading {
     }
 }
 
-/// How a caller begins.
-enum Entered {
-    Leads(Box<(Leading, Job)>),
-    Waits(oneshot::Receiver<Answer>),
+impl Drop for Passed<'_> {
+    fn drop(&mut self) {
+        let led = std::mem::replace(&mut lock(&self.0.line.state).led, true);
+        if !led {
+            drop(Leading(self.0.clone()));
+        }
+    }
+}
+
+impl Line {
+    /// The next one to lead.
+    fn next(&self) -> Option<Waiting> {
+        let mut state = lock(&self.state);
+        let place = state.waiting.iter().position(|waiting| !self.slow.holds_up(&waiting.job));
+        state.led = place.is_some();
+        state.waiting.remove(place?)
+    }
 }
 
 impl Shared {
     /// Pushes a job: at once if nobody else pushes, otherwise with those of others.
     pub(super) async fn push_in_line(self: &Arc<Self>, job: Job) -> Result<Pushed> {
-        let mut answered = match self.enter(job) {
-            Entered::Leads(lead) => {
-                let (_leading, job) = *lead;
-                return self.push_alone(job).await;
-            }
-            Entered::Waits(answered) => answered,
-        };
+        let (answer, mut answered) = oneshot::channel();
+        if let Some((leading, job)) = self.enter(Waiting { job, answer }) {
+            return only(self.push_leading(&mut Some(leading), vec![job]).await);
+        }
         loop {
             match answered.await {
                 Ok(Answer::Pushed(pushed)) => return pushed,
@@ -97,27 +111,49 @@ impl Shared {
         }
     }
 
-    fn enter(self: &Arc<Self>, job: Job) -> Entered {
-        let mut state = lock(&self.line.0);
-        if !state.led {
-            state.led = true;
-            return Entered::Leads(Box::new((Leading(self.clone()), job)));
+    /// The lead, with the job, if nobody has it.
+    fn enter(self: &Arc<Self>, caller: Waiting) -> Option<(Leading, Job)> {
+        let mut state = lock(&self.line.state);
+        if state.led || self.line.slow.holds_up(&caller.job) {
+            state.waiting.push_back(caller);
+            return None;
         }
-        let (answer, answered) = oneshot::channel();
-        state.waiting.push_back(Waiting { job, answer });
-        Entered::Waits(answered)
+        state.led = true;
+        Some((Leading(self.clone()), caller.job))
+    }
+
+    /// Pushes jobs. If that is slow, hands the lead on.
+    async fn push_leading(
+        self: &Arc<Self>,
+        lead: &mut Option<Leading>,
+        jobs: Vec<Job>,
+    ) -> Result<Vec<Pushed>> {
+        let locks = jobs.iter().flat_map(locks_of).collect();
+        let mut push = pin!(self.push(jobs));
+        tokio::select! {
+            biased;
+            pushed = &mut push => pushed,
+            slow = self.line.slow.begin(locks) => {
+                // Dropped behind the other.
+                let _passed = Passed(self);
+                let _slow = slow;
+                *lead = None;
+                push.await
+            }
+        }
     }
 }
 
 impl Leading {
     /// Pushes the job of the caller that leads, and those of callers behind it.
     async fn push_group(self, first: Waiting) {
+        let shared = self.0.clone();
         let followers = self.followers(first.job.payload.as_bytes().len());
         let group = [first].into_iter().chain(followers);
         let (jobs, answers): (Vec<Job>, Vec<_>) =
             group.map(|waiting| (waiting.job, waiting.answer)).unzip();
-        let copies = jobs.clone();
-        match self.0.push(jobs).await {
+        let (copies, lead) = (jobs.clone(), &mut Some(self));
+        match shared.push_leading(lead, jobs).await {
             Ok(pushed) => {
                 for (answer, pushed) in answers.into_iter().zip(pushed) {
                     let _ = answer.send(Answer::Pushed(Ok(pushed)));
@@ -133,7 +169,8 @@ impl Leading {
             // One invalid job refuses the whole batch: each caller gets the error of its own job.
             Err(_) => {
                 for (job, answer) in copies.into_iter().zip(answers) {
-                    let _ = answer.send(Answer::Pushed(self.0.push_alone(job).await));
+                    let pushed = only(shared.push_leading(lead, vec![job]).await);
+                    let _ = answer.send(Answer::Pushed(pushed));
                 }
             }
         }
@@ -141,13 +178,18 @@ impl Leading {
 
     /// Takes those that go with the caller that leads, whose payload has so many bytes.
     fn followers(&self, mut bytes: usize) -> Vec<Waiting> {
-        let mut state = lock(&self.0.line.0);
-        let fits = state.waiting.iter().take(GROUP_JOBS_MAX - 1).take_while(|waiting| {
+        let mut state = lock(&self.0.line.state);
+        let (waiting, mut jobs) = (std::mem::take(&mut state.waiting), 1);
+        let mut fits = |waiting: &Waiting| {
+            jobs += 1;
             bytes += waiting.job.payload.as_bytes().len();
-            bytes <= GROUP_BYTES_MAX
-        });
-        let count = fits.count();
-        state.waiting.drain(..count).collect()
+            jobs <= GROUP_JOBS_MAX && bytes <= GROUP_BYTES_MAX
+        };
+        let slow = &self.0.line.slow;
+        let goes = |waiting: &Waiting| !slow.holds_up(&waiting.job) && fits(waiting);
+        let (followers, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(goes);
+        state.waiting = rest.into();
+        followers
     }
 }
 

@@ -70,6 +70,9 @@ pub struct LaneQuery {
     /// Most lanes that the store reads, in the order, to find matches: then the page ends, [`cut`](super::Page). No
     /// limit if unset. A store may read more if it finds matches by an index.
     pub scan_max: Option<usize>,
+    /// Whether the claims are what is asked for. Then `jobs` and `priority` may be 0 and `only` unset, so that no store reads
+    /// the jobs that wait behind them.
+    pub bare: bool,
 }
 
 /// Lanes to look at if there is no limit; fits in any number.
@@ -108,6 +111,7 @@ impl LaneQuery {
             after: None,
             rows_max: PAGE_ROWS_MAX,
             scan_max: None,
+            bare: false,
         }
     }
 

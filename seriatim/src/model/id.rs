@@ -21,7 +21,7 @@ const SHARD_BITS: u32 = 12;
 pub struct JobId(u128);
 
 impl JobId {
-    /// The id of the job that arrived as number `seq` (48 bits) in `queue` (14 bits), `shard` (12 bits).
+    /// The id of the job that arrived as number `seq` (48 bits: 89 years of 100,000 a second) in `queue` (14 bits), `shard` (12 bits).
     pub fn new(created_at: Timestamp, queue: u32, shard: u16, seq: u64) -> Self {
         debug_assert!(queue < 1 << QUEUE_BITS && shard < 1 << SHARD_BITS && seq < 1 << SEQ_BITS);
         let millis = (created_at.as_micros().max(0) / 1_000) as u128 & 0xffff_ffff_ffff;

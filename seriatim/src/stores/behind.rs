@@ -113,6 +113,13 @@ impl<G: Gauge> Calls<'_, G> {
         for (end, outcome) in ends {
             let turn = self.call("a claim", store.claim(self.claim())).await.turns.remove(0);
             self.push("a push meanwhile", self.job(depth + 3)).await;
+            let held = LaneQuery {
+                node: Some(self.node.clone()),
+                bare: true,
+                ..LaneQuery::new(&*self.queue.name)
+            };
+            let held = self.call("a listing of what a node holds", store.lanes(held)).await.rows;
+            assert_eq!((held[0].lane, held[0].token), (turn.lane, Some(turn.token)));
             let seen = self.call("a look at the turn", store.turn(turn.lane, turn.token)).await;
             assert_eq!(seen.unwrap().jobs.len(), turn.jobs.len());
             let claims = ClaimSelection::Lane(turn.lane);

@@ -51,6 +51,12 @@ pub(super) fn connections(value: &str) -> Result<usize> {
     number.ok_or_else(|| Error::invalid("connections", wrong()))
 }
 
+/// How many of these connections pushes may use at once. They wait for keys that users' transactions have locked; the others
+/// are left to calls that do not.
+pub(super) fn for_pushes(connections: usize) -> usize {
+    connections - connections / 4
+}
+
 pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
     let length = crate::model::duration::parse(value).ok().filter(|length| !length.is_zero());
     length.ok_or_else(|| Error::invalid(name, "must be a duration such as 30s"))

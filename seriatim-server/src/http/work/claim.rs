@@ -305,14 +305,14 @@ impl Order {
 
     /// The node as which the worker claims.
     async fn node(&self) -> Result<NodeId> {
-        let (workers, store) = (&self.app.workers, &*self.app.store);
+        let (workers, store) = (&self.app.workers, &self.app.store);
         let of = (&*self.queues, &*self.groups);
         workers.claiming(store, &self.worker, of, self.lease).await
     }
 
     /// What a claim brings; nothing when there is no such queue.
     async fn step(&self, queue: &Arc<str>, mut request: Claim) -> Result<Option<Claimed>> {
-        let (app, store) = (&self.app, &*self.app.store);
+        let (app, store) = (&self.app, &self.app.store);
         request.node = self.node().await?;
         // An emptied store has lost the node and the queue, and reports either first.
         let (mut is_renamed, mut is_restored) = (false, false);
@@ -327,7 +327,7 @@ impl Order {
                 // The store lost it, or a push made it: it is declared before anything is claimed.
                 Err(error) if is_missing(&error) && app.queues.declares(queue) && !is_restored => {
                     is_restored = true;
-                    if !app.queues.restore(store, queue).await? {
+                    if !app.queues.restore(&**store, queue).await? {
                         return Ok(Some(Claimed::default()));
                     }
                 }
@@ -376,13 +376,22 @@ impl Order {
             return Ok(false);
         }
         let queues = self.app.store.queues().await?;
-        let ended = taken.turns.iter().filter(|turn| is_over(turn)).filter_map(|turn| {
+        // Those that are not ended below go back.
+        let mut over = Taken::new(self.app.clone());
+        let turns = std::mem::take(&mut taken.turns).into_iter();
+        (over.turns, taken.turns) = turns.partition(is_over);
+        let ended = over.turns.iter().filter_map(|turn| {
             let queue = queues.iter().find(|view| *view.queue.name == *turn.queue)?;
             Some(undelivered(turn, &queue.queue))
         });
-        let turns = ended.collect();
-        self.app.store.settle(Settle::now(turns)).await?;
-        taken.turns.retain(|turn| !is_over(turn));
+        let turns: Vec<_> = ended.collect();
+        let request = Settle { skip_locked: true, ..Settle::now(turns.clone()) };
+        let settled = self.app.store.settle(request).await?;
+        let is_open = |turn: &Turn| {
+            let mut all = turns.iter().zip(&settled);
+            all.any(|(end, settled)| end.lane == turn.lane && settled.is_open())
+        };
+        over.turns.retain(is_open);
         Ok(true)
     }
 }

@@ -64,14 +64,14 @@ pub(super) async fn heartbeat(
         token: claim.token,
         secret: &claim.secret,
     });
+    // All that it asks goes over the line for heartbeats.
+    let store = &**app.workers.line(&app.store).await?;
     let (secrets, bearer) = (&app.workers.secrets, caller.bearer());
-    if let Some(i) = secrets.first_wrong(&*app.store, bearer.as_deref(), proofs).await? {
+    if let Some(i) = secrets.first_wrong(store, bearer.as_deref(), proofs).await? {
         return Err(refused(format!("claims[{i}].secret")));
     }
     let extend = match asked {
-        None if !said.claims.0.is_empty() => {
-            Some(app.workers.lease_of(&*app.store, &worker).await?)
-        }
+        None if !said.claims.0.is_empty() => Some(app.workers.lease_of(store, &worker).await?),
         asked => asked,
     };
     let claims: Vec<(LaneId, Token)> =
@@ -79,11 +79,11 @@ pub(super) async fn heartbeat(
     let named: HashSet<(LaneId, Token)> = claims.iter().copied().collect();
     if let Some(asked) = asked {
         let numbers = || named.iter().map(|(lane, _)| lane.queue);
-        let known = app.queues.seen.with(&*app.store, numbers()).await?;
+        let known = app.queues.seen.with(store, numbers()).await?;
         check_lease(asked, numbers().filter_map(|number| known.numbered(number)))?;
     }
     let told = said.claims.0.into_iter().map(|Object(claim)| claim.told()).collect();
-    let merged = match reports::merge(&*app.store, told).await? {
+    let merged = match reports::merge(store, told).await? {
         Ok(merged) => merged,
         Err(Refused(i, error)) => {
             return Err(Problem::invalid(format!("claims[{i}].step"), error.message().to_owned()));
@@ -94,7 +94,7 @@ pub(super) async fn heartbeat(
         beats.push(Beat { lane, token, progress, extend });
         steps.extend(step);
     }
-    let (_, pulse) = app.workers.beat(&*app.store, &worker, beats).await?;
+    let (_, pulse) = app.workers.beat(&app.store, &worker, beats).await?;
     // Several processes may work under one name: each learns of what it holds itself.
     let own = |notice: &CancelNotice| named.contains(&(notice.lane, notice.token));
     let cancel = pulse.cancel.into_iter().filter(own);

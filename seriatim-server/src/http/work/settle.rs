@@ -1,6 +1,7 @@
 //! Results of remote workers, planned as the engine plans those of its own handlers.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
@@ -11,8 +12,11 @@ use seriatim::store::{Settle, Settled};
 use seriatim::{
     Error,
     engine::TurnLog,
-    store::{LaneId, NextRetry, Settlement, Token, Turn, TurnJob, Verdict, check_result, plan},
+    store::{
+        LaneId, NextRetry, Settlement, Store, Token, Turn, TurnJob, Verdict, check_result, plan,
+    },
 };
+use tokio::time::Instant;
 
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
@@ -27,6 +31,10 @@ use crate::protocol::lane::SECRET_PATTERN;
 use crate::protocol::outcome::{With, Word, miscounted};
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::Length;
+
+/// How long a request waits if transactions have locked the keys of all its results, and the pause between two looks.
+const LOCKED_MAX: Duration = Duration::from_secs(5);
+const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -87,11 +95,8 @@ pub(super) async fn settle(
         .map(|(Object(ended), turn)| ended.settlement(turn.as_ref()?, &known))
         .collect();
     let turns: Vec<Settlement> = settlements.iter().flatten().cloned().collect();
-    let mut settled = match turns.is_empty() {
-        true => Vec::new(),
-        false => app.store.settle(Settle::now(turns)).await?,
-    }
-    .into_iter();
+    let some_are_stale = turns.len() < settlements.len();
+    let mut settled = settle_free(&*app.store, turns, some_are_stale).await?.into_iter();
     // One that has no turn was stale before it got to the store.
     let ends = settlements.iter().zip(&found).zip(&said.results.0);
     let statuses = ends.map(|((one, turn), Object(ended))| {
@@ -107,6 +112,7 @@ pub(super) async fn settle(
                 app.meter.handled(turn, ended.outcome.name(), took);
                 SettleStatus::Ok
             }
+            (Some(Settled::Busy | Settled::Unanswered), ..) => SettleStatus::Busy,
             _ => {
                 app.settled(None);
                 SettleStatus::Stale
@@ -119,6 +125,30 @@ pub(super) async fn settle(
     };
     let results = said.results.0.iter().zip(statuses).map(answer).collect();
     Ok(Answer::of(&document::Settled { results }))
+}
+
+/// Settles turns, except those whose keys a transaction keeps locked: it may stay open for long. While there is nothing else to
+/// answer, it waits for them, so that no worker asks without a pause.
+async fn settle_free(
+    store: &dyn Store,
+    turns: Vec<Settlement>,
+    mut answers: bool,
+) -> Result<Vec<Settled>> {
+    let end = Instant::now() + LOCKED_MAX;
+    while !turns.is_empty() {
+        let request = Settle { skip_locked: true, ..Settle::now(turns.clone()) };
+        let settled = store.settle(request).await?;
+        answers |= !settled.iter().all(Settled::is_open);
+        if answers {
+            return Ok(settled);
+        }
+        if Instant::now() >= end {
+            let why = "a transaction keeps the keys of all results locked, or a part of the store does not answer";
+            return Err(Problem::unavailable(why));
+        }
+        tokio::time::sleep(LOCKED_PAUSE).await;
+    }
+    Ok(Vec::new())
 }
 
 /// A settlement is planned without payloads, of which ten thousand turns may have a lot.

@@ -224,7 +224,16 @@ async fn try_release(store: &dyn Store, turns: &[Turn]) -> seriatim::Result<()> 
         Some(seriatim::store::release(turn, &queue.queue))
     };
     let turns: Vec<Settlement> = turns.iter().filter_map(settlement).collect();
-    store.settle(Settle::now(turns)).await.map(drop)
+    // One whose key a transaction keeps locked must not keep the others.
+    let request = Settle { skip_locked: true, ..Settle::now(turns) };
+    let settled = store.settle(request).await?;
+    match settled.iter().filter(|settled| settled.is_open()).count() {
+        0 => Ok(()),
+        open => {
+            let why = format!("transactions keep the keys of {open} lanes locked");
+            Err(Error::new(ErrorKind::Unavailable, why))
+        }
+    }
 }
 
 /// The end of a turn that is not delivered: expired jobs are over, those whose payloads cannot be read are buried, and

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use seriatim::store::{Beat, Command, Heartbeat, NodeInfo, Pulse};
 use seriatim::{
-    Timestamp,
-    store::{NodeId, REMOTE_NAME_START, Store},
+    SharedStore, Timestamp,
+    store::{NodeId, REMOTE_NAME_START},
 };
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::super::limits::{
@@ -36,6 +37,8 @@ type ByToken = HashMap<Option<Arc<str>>, HashMap<Arc<str>, Known>>;
 pub(crate) struct Workers {
     known: Mutex<ByToken>,
     pub(super) secrets: Secrets,
+    /// See [`Workers::line`].
+    line: OnceCell<SharedStore>,
 }
 
 /// A remote worker.
@@ -96,6 +99,16 @@ pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>> {
 }
 
 impl Workers {
+    /// The store's connection for heartbeats. All others may be in use by calls that wait for a transaction of a user, and
+    /// the claims of workers that live must not end meanwhile.
+    pub(super) async fn line<'a>(&'a self, store: &SharedStore) -> Result<&'a SharedStore> {
+        let open = async || match store.heartbeat_line() {
+            Some(opening) => opening.await,
+            None => Ok(store.clone()),
+        };
+        Ok(self.line.get_or_try_init(open).await?)
+    }
+
     /// The lease that the worker's last claim asked for. Of one that claimed from another process, or from this one before
     /// it was started again, the store knows it: as that of a node of this name.
     pub(super) async fn lease_of(&self, store: &dyn Store, worker: &Remote) -> Result<Duration> {
@@ -120,7 +133,7 @@ impl Workers {
     /// The node as which the worker claims; sends a heartbeat if that is due.
     pub(super) async fn claiming(
         &self,
-        store: &dyn Store,
+        store: &SharedStore,
         worker: &Remote,
         (queues, groups): (&[String], &[Arc<str>]),
         lease: Duration,
@@ -146,10 +159,11 @@ impl Workers {
     /// Sends the worker's heartbeat, under a new name if it was declared dead.
     pub(super) async fn beat(
         &self,
-        store: &dyn Store,
+        store: &SharedStore,
         worker: &Remote,
         beats: Vec<Beat>,
     ) -> Result<(NodeId, Pulse)> {
+        let store = &**self.line(store).await?;
         let mut node = self.change(worker, |_| {})?.info;
         let beat =
             |node: &NodeInfo| Heartbeat { now: None, node: node.clone(), beats: beats.clone() };

@@ -161,6 +161,8 @@ pub(crate) struct SettledTurn {
 pub(crate) enum SettleStatus {
     Ok,
     Stale,
+    // Nothing is known to have changed: it is to be sent again.
+    Busy,
 }
 
 /// Of an action on several jobs or lanes.

@@ -20,6 +20,7 @@ mod health;
 mod limits;
 mod lists;
 mod matrix;
+mod open;
 mod openapi;
 pub(crate) mod operations;
 mod pages;

@@ -171,7 +171,8 @@ pub(crate) async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_t
     database: impl Database,
 ) {
     let store = open(&database).await;
-    let push = async |job: Job| store.push(Push { now: None, jobs: vec![job] }).await.unwrap();
+    let client = Client::new(store.clone());
+    let push = async |job: Job| client.push(job).await.unwrap();
     let (started, mut starts) = mpsc::unbounded_channel();
     // Handlers of held keys end when this exceeds their number.
     let (ending, ends) = watch::channel(0);
@@ -195,8 +196,13 @@ pub(crate) async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_t
         push(job(key, number)).await;
         timeout(SOON, starts.recv()).await.expect("it starts").unwrap();
     }
-    let mut pushed = 0;
+    let (mut pushed, mut waiting) = (0, Vec::new());
     let meanwhile = async {
+        // Pushes to a held key wait, and others beside them do not.
+        for _ in 0..10 {
+            let client = client.clone();
+            waiting.push(tokio::spawn(async move { client.push(job("one", 0)).await }));
+        }
         let until = store.now().await.unwrap() + SHORT_LEASE * 2;
         let mut ended = 0;
         while store.now().await.unwrap() < until || ended < held.len() as i32 {
@@ -214,12 +220,16 @@ pub(crate) async fn a_transaction_open_on_running_keys_for_two_leases_holds_up_t
         assert!(nodes.iter().all(|node| !node.dead), "{nodes:?}");
     };
     let later = held.map(|(key, _)| job(key, 0)).to_vec();
-    let client = Client::new(store.clone());
     database.push_in(&client, later, Box::pin(meanwhile), true).await;
-    for _ in held {
+    let behind = held.len() + waiting.len();
+    for _ in 0..behind {
         timeout(SOON, starts.recv()).await.expect("they go on").unwrap();
+    }
+    for push in waiting {
+        push.await.unwrap().unwrap();
     }
     stop.send(()).unwrap();
     let summary = engine.await.unwrap().unwrap();
-    assert_eq!((summary.done, summary.stale), (pushed + 2 * held.len() as u64, 0));
+    let (ended, stats) = (pushed + (held.len() + behind) as u64, store.stats(None).await.unwrap());
+    assert_eq!((stats[0].processed, stats[0].jobs, summary.stale), (ended, 0, 0));
 }

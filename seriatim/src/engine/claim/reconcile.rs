@@ -63,7 +63,7 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId, ticket: u64)
     let mut after = None;
     loop {
         let node = Some(node.clone());
-        let query = LaneQuery { node, after, ..LaneQuery::new(queue.name.as_str()) };
+        let query = LaneQuery { node, after, bare: true, ..LaneQuery::new(queue.name.as_str()) };
         let page = match core.store.lanes(query).await {
             Ok(page) => page,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Error as Driver, Row};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 use super::error::Try;
 use super::options::Options;
 use crate::lock::lock;
 use crate::model::{Error, ErrorKind, Result};
+use crate::stores::url::for_pushes;
 
 /// How many seconds a statement waits for a locked row.
 pub(super) const LOCK_WAIT_SECONDS: u32 = 10;
@@ -26,6 +27,8 @@ pub(super) struct Pool {
     /// Whether the server was found to support no encryption, with a URL that leaves the choice to it.
     is_plain: AtomicBool,
     places: Semaphore,
+    /// Of them, those that pushes may take: see [`for_pushes`].
+    pushes: Semaphore,
     idle: Mutex<Vec<Conn>>,
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
@@ -80,6 +83,7 @@ impl Pool {
     pub(super) fn new(options: Options) -> Self {
         Self {
             places: Semaphore::new(options.connections),
+            pushes: Semaphore::new(for_pushes(options.connections)),
             options,
             is_plain: AtomicBool::new(false),
             idle: Mutex::default(),
@@ -94,7 +98,6 @@ impl Pool {
 
     /// Waits for a free connection.
     pub(super) async fn lend(&self) -> Try<Loan<'_>> {
-        let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
         let idle = lock(&self.idle).pop();
         let conn = match idle {
@@ -102,6 +105,16 @@ impl Pool {
             None => self.connect().await?,
         };
         Ok(Loan { pool: self, conn, _place: place })
+    }
+
+    /// Carries out a push, which takes one of the connections for those.
+    pub(super) async fn push<T>(&self, push: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.options.call_timeout;
+        let push = async {
+            let _place = self.pushes.acquire().await.map_err(closed)?;
+            push.await
+        };
+        tokio::time::timeout(limit, push).await.unwrap_or_else(|_| Err(timed_out(limit)))
     }
 
     /// A connection, and the results of the first statements on it. If the server has closed the idle
@@ -183,8 +196,13 @@ impl Pool {
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.places.close();
+        self.pushes.close();
         lock(&self.idle).clear();
     }
+}
+
+fn closed(_: AcquireError) -> Error {
+    Error::new(ErrorKind::Unavailable, "the store has been closed")
 }
 
 pub(super) fn timed_out(limit: Duration) -> Error {

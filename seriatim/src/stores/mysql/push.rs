@@ -33,7 +33,9 @@ impl Producer for Mysql {
             return Ok(Vec::new());
         }
         let lock = Lock::queues_of(&request.jobs);
-        let pushed = transact!(self.inner, lock, request.now, work => push(work, &request.jobs))?;
+        let push =
+            async { transact!(self.inner, lock, request.now, work => push(work, &request.jobs)) };
+        let pushed = self.inner.pool.push(push).await?;
         self.inner.ring(&Wake::of_jobs(&request.jobs));
         count_call(&self.inner);
         Ok(pushed)

@@ -19,7 +19,8 @@ use crate::stores::state::State;
 
 /// How many job numbers one row of `seriatim_number` stands for.
 const NUMBERS_IN_ROW: u64 = 16;
-/// New jobs and lanes have temporary numbers, from this one up, until real ones are drawn.
+/// New jobs and lanes have temporary numbers, from this one up, until real ones are drawn. Those get there after 40 years of
+/// 100,000 a second.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
 
 pub(super) struct Work<'a> {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::convert::{column, count, kept, micros, micros_of, time};
-use super::settle::{SETTLE, SettleBatch, answer};
 use super::turn::turns;
 use super::{Postgres, error};
-use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled, Wake};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX,
     TURN_JOBS_MAX,
@@ -73,12 +72,14 @@ impl Consumer for Postgres {
         if turns.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = SettleBatch::new(&request);
-        let rows = self.pool.query(SETTLE, &batch.params()).await?;
+        let answer = self.settle_free(&request).await?;
         self.rounds.count(&self.pool);
-        let answer = answer(&rows, turns)?;
+        let mut wake = Wake::of(answer.called.iter().map(String::as_str));
         if answer.waits {
-            self.ring(&self.names.wake_of(turns));
+            wake.merge(&self.names.wake_of(turns));
+        }
+        if !wake.is_empty() {
+            self.ring(&wake);
         }
         Ok(answer.settled)
     }

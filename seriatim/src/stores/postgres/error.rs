@@ -38,6 +38,11 @@ pub(super) fn is_retriable(e: &tokio_postgres::Error) -> bool {
     e.code().is_some_and(|code| retriable.contains(code))
 }
 
+/// Whether a statement has waited as long as it may for what another transaction has locked.
+pub(super) fn is_lock_timeout(e: &tokio_postgres::Error) -> bool {
+    e.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
 /// Code and detail of an error that the store's functions raise.
 pub(super) fn ours(e: &tokio_postgres::Error) -> Option<(&str, &str)> {
     let db = e.as_db_error()?;

@@ -85,6 +85,7 @@ impl Postgres {
             &due_from,
             &due_to,
             &retries_min,
+            &query.bare,
         ];
         let rows = self.pool.query(sql, params).await?;
         let mut look = Look::of_lanes(query);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Row};
 
 use super::error;
@@ -17,6 +17,7 @@ use super::servers::{Servers, Session};
 use super::tls::Tls;
 use crate::lock::lock;
 use crate::model::{Error, ErrorKind, Result};
+use crate::stores::url::for_pushes;
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
 const TRIES_MAX: usize = 5;
@@ -37,6 +38,8 @@ pub(super) struct Pool {
     /// Statements, rewritten for this schema.
     texts: Mutex<HashMap<&'static str, Arc<str>>>,
     places: Semaphore,
+    /// Of them, those that pushes may take: see [`for_pushes`].
+    pushes: Semaphore,
     idle: Mutex<Vec<Session>>,
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
@@ -60,6 +63,7 @@ impl Pool {
             call_timeout: options.call_timeout,
             texts: Mutex::default(),
             places: Semaphore::new(options.connections),
+            pushes: Semaphore::new(for_pushes(options.connections)),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
@@ -74,6 +78,7 @@ impl Pool {
             call_timeout: self.call_timeout,
             texts: Mutex::default(),
             places: Semaphore::new(1),
+            pushes: Semaphore::new(1),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
@@ -93,6 +98,20 @@ impl Pool {
         meaning: impl FnOnce(tokio_postgres::Error) -> Error,
     ) -> Result<Vec<Row>> {
         self.in_time(self.try_query(sql, params, meaning)).await
+    }
+
+    /// Like [`Self::query_or`], for a push.
+    pub(super) async fn push(
+        &self,
+        sql: &'static str,
+        params: Params<'_>,
+        meaning: impl FnOnce(tokio_postgres::Error) -> Error,
+    ) -> Result<Vec<Row>> {
+        let push = async {
+            let _place = self.pushes.acquire().await.map_err(closed)?;
+            self.try_query(sql, params, meaning).await
+        };
+        self.in_time(push).await
     }
 
     /// Like [`Self::query_or`], for a call that gives way to users' transactions instead of waiting in line, where it would keep
@@ -167,7 +186,6 @@ impl Pool {
 
     /// Waits for a free connection.
     pub(super) async fn lend(&self) -> Result<Loan<'_>> {
-        let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
         let is_usable =
             |session: &Session| !session.client.is_closed() && self.servers.is_current(session);
@@ -186,6 +204,7 @@ impl Pool {
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.places.close();
+        self.pushes.close();
         self.idle().clear();
     }
 
@@ -233,6 +252,10 @@ impl Drop for Loan<'_> {
             self.pool.idle().extend(session);
         }
     }
+}
+
+fn closed(_: AcquireError) -> Error {
+    Error::new(ErrorKind::Unavailable, "the store has been closed")
 }
 
 /// Cancels an abandoned statement. If that fails, the statement ends by itself.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::convert::{column, job_id, micros, micros_of};
 use super::params::Param;
-use super::pool::Pool;
+use super::pool::{Params, Pool};
 use super::queues::{MODES, policy};
 use super::{Postgres, error};
 use crate::contract::batches::{batch_has_ended, no_batch};
@@ -28,6 +28,7 @@ const MAKE_QUEUES: &str = "SELECT seriatim.check_jobs(ARRAY(SELECT q.numbers[j.p
      FROM unnest($2) WITH ORDINALITY j (place, nth) ORDER BY j.nth), $3, $4, $5) \
      FROM (SELECT seriatim.queues_for($1::text::jsonb) AS numbers OFFSET 0) q";
 const MAKE_ROUTES: &str = "SELECT seriatim.routes_for($1, $2)";
+const HAS_ROOM: &str = "SELECT seriatim.has_room($1::text::jsonb, $2, $3)";
 
 /// What pushes these jobs.
 pub(super) fn statement_of(jobs: &[Job]) -> &'static str {
@@ -49,7 +50,7 @@ impl Producer for Postgres {
         self.make_room(&self.pool, &batch, &request.jobs).await?;
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
-        let rows = self.pool.query_or(statement_of(&request.jobs), &params, refused).await?;
+        let rows = self.pool.push(statement_of(&request.jobs), &params, refused).await?;
         self.rounds.count(&self.pool);
         self.ring(&Wake::of_jobs(&request.jobs));
         all_pushed(&rows)
@@ -74,6 +75,15 @@ impl Postgres {
             self.seen.learn_routes_of(jobs);
         }
         Ok(())
+    }
+
+    /// The same for a push in a user's transaction. What was seen may have been deleted since, and the push would make it there.
+    pub(super) async fn make_room_surely(&self, batch: &PushBatch<'_>, jobs: &[Job]) -> Result<()> {
+        let params: Params<'_> = &[&batch.policies, &batch.node, &batch.consumer_group];
+        if !column::<_, bool>(&self.pool.query_one(HAS_ROOM, params).await?, 0)? {
+            self.seen.forget();
+        }
+        self.make_room(&self.pool, batch, jobs).await
     }
 }
 

@@ -26,6 +26,12 @@ impl Seen {
         add(&self.queues, queues.map(str::to_owned));
     }
 
+    /// One of them was deleted.
+    pub(super) fn forget(&self) {
+        lock(&self.queues).clear();
+        lock(&self.routes).clear();
+    }
+
     pub(super) fn has_queues_of(&self, jobs: &[Job]) -> bool {
         let queues = lock(&self.queues);
         jobs.iter().all(|job| queues.contains(&*job.queue))

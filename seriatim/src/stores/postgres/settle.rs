@@ -8,13 +8,21 @@ use tokio_postgres::Row;
 
 use super::convert::{column, count, job_id, kept, lane_number, micros, micros_of};
 use super::params::Param;
-use super::turn;
+use super::pool::Params;
+use super::{Postgres, error, turn};
 use crate::contract::{GoOn, Lease, Settle, Settled};
 use crate::model::limits::{CLAIM_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::{Due, Fate, JobId, LaneId, Result, Settlement};
 
 pub(super) const SETTLE: &str = "SELECT * \
     FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18::text::jsonb, $19, $20)";
+
+/// The places of turns that a settle has to leave out for now.
+const BEHIND_BATCHES: &str = "SELECT place FROM seriatim.behind_batches($1, $2) place";
+/// A token that no claim has.
+const NO_TOKEN: i64 = -1;
+/// Most attempts at a settle that meets batches which users' transactions keep locked.
+const TRIES_MAX: usize = 4;
 
 /// Job numbers start at 1.
 const NO_JOB: i64 = 0;
@@ -27,6 +35,8 @@ pub(super) struct Answer {
     pub(super) settled: Vec<Settled>,
     /// Whether a settled lane waits for a claim.
     pub(super) waits: bool,
+    /// The queues of callbacks of batches that have ended.
+    pub(super) called: Vec<String>,
 }
 
 /// What a row of the answer is.
@@ -34,6 +44,7 @@ enum RowKind {
     All,
     Waits,
     Busy(usize),
+    Called(String),
     NextTurn,
     Turn(usize),
 }
@@ -44,8 +55,41 @@ impl RowKind {
             0 => Self::All,
             -2 => Self::Waits,
             -3 => Self::Busy(column::<_, i64>(row, "o_seq")? as usize - 1),
+            -4 => Self::Called(column(row, "name")?),
             place => usize::try_from(place - 1).map_or(Self::NextTurn, Self::Turn),
         })
+    }
+}
+
+impl Postgres {
+    /// Settles turns. Those of batches that a user's transaction keeps locked are looked for only if the settle has met one.
+    pub(super) async fn settle_free(&self, request: &Settle) -> Result<Answer> {
+        let mut batch = SettleBatch::new(request);
+        let (mut busy, mut tries) = (Vec::new(), 1);
+        loop {
+            let mut was_locked = false;
+            let refused = |e| {
+                was_locked = error::is_lock_timeout(&e);
+                error::common(e)
+            };
+            let rows = self.pool.query_or(SETTLE, &batch.params(), refused).await;
+            if !was_locked || !request.skip_locked || tries == TRIES_MAX {
+                let mut answer = answer(&rows?, &request.turns)?;
+                for place in busy {
+                    if let Some(entry) = answer.settled.get_mut(place) {
+                        *entry = Settled::Busy;
+                    }
+                }
+                return Ok(answer);
+            }
+            let params: Params<'_> = &[&batch.now, &batch.lane];
+            let behind = self.pool.query(BEHIND_BATCHES, params).await?;
+            for row in &behind {
+                busy.push(column::<_, i64>(row, "place")? as usize - 1);
+            }
+            batch.leave_out(&busy);
+            tries += 1;
+        }
     }
 }
 
@@ -53,12 +97,13 @@ impl RowKind {
 pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
     let done = || Settled::ok(Vec::new());
     let (mut settled, mut waits) = (vec![Settled::Stale; turns.len()], false);
-    let mut next = Vec::new();
+    let (mut next, mut called) = (Vec::new(), Vec::new());
     for row in rows {
         match RowKind::of(row)? {
             RowKind::All => settled.fill(done()),
             RowKind::Waits => waits = true,
             RowKind::NextTurn => next.push(row),
+            RowKind::Called(queue) => called.push(queue),
             RowKind::Busy(place) => {
                 if let Some(entry) = settled.get_mut(place) {
                     *entry = Settled::Busy;
@@ -77,7 +122,7 @@ pub(super) fn answer(rows: &[Row], turns: &[Settlement]) -> Result<Answer> {
         }
     }
     hand_over(next, turns, &mut settled)?;
-    Ok(Answer { settled, waits })
+    Ok(Answer { settled, waits, called })
 }
 
 /// Adds the next turns, whose jobs are the rows.
@@ -170,6 +215,15 @@ impl<'a> SettleBatch<'a> {
             batch.result = request.turns.iter().map(left).collect();
         }
         batch
+    }
+
+    /// Makes these turns stale.
+    fn leave_out(&mut self, places: &[usize]) {
+        for place in places {
+            if let Some(token) = self.token.get_mut(*place) {
+                *token = NO_TOKEN;
+            }
+        }
     }
 
     fn add(&mut self, turn: &'a Settlement) {

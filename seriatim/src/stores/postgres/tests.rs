@@ -18,6 +18,7 @@ use crate::{
     store::{Settlement, Token, Turn},
 };
 
+mod batches;
 mod connecting;
 mod deletion;
 mod emptied;

@@ -22,7 +22,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
             return Ok(Vec::new());
         }
         let batch = PushBatch::new(request.now, &request.jobs)?;
-        store.make_room(&store.pool, &batch, &request.jobs).await?;
+        store.make_room_surely(&batch, &request.jobs).await?;
         let text = store.pool.text(push::statement_of(&request.jobs));
         let rows = self.query_typed(&text, &typed(&batch.params())).await;
         let rows = rows.map_err(|e| push::push_error(e, &request.jobs))?;

@@ -99,6 +99,29 @@ async fn n3_an_open_transaction_with_many_new_jobs_holds_up_no_other_push() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushes_that_wait_for_a_lane_leave_connections_to_other_calls() {
+    let database = new_database().await;
+    open(&database).await;
+    let store = Mysql::connect(&format!("{}?connections=4", address(&database))).await.unwrap();
+    let store = Arc::new(store);
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut holder = lock(&database, turn.lane.number).await;
+    let pushing = (2..10).map(|tag| {
+        let store = store.clone();
+        tokio::spawn(async move { push(&store, vec![job("a", tag)]).await })
+    });
+    let pushing: Vec<_> = pushing.collect();
+    until_waiting(&mut session(&database).await, &database, 3).await;
+    timeout(SOON, claim(&store, "q", 1)).await.expect("it waits for nobody");
+    holder.query_drop("ROLLBACK").await.unwrap();
+    for push in pushing {
+        push.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_waits_for_a_short_lock_in_line_and_its_connection_waits_as_before() {
     let database = new_database().await;
     let store = Mysql::connect(&format!("{}?connections=1", address(&database))).await.unwrap();

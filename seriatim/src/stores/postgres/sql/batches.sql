@@ -28,8 +28,9 @@ BEGIN
     FROM seriatim.item i WHERE i.seq = ANY (_jobs) OFFSET 0) x WHERE x.batch IS NOT NULL);
 END $$;
 
--- Pushes the callback of a batch that has ended. What refuses it must not fail the end of the last job.
-CREATE FUNCTION seriatim.call_back(_b seriatim.job_batch, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Pushes the callback of a batch that has ended, and returns its queue, to be woken. What refuses it must not fail the end of the
+-- last job.
+CREATE FUNCTION seriatim.call_back(_b seriatim.job_batch, _now bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   _c json := _b.callback;
   _options text := jsonb_set(coalesce((_c->>'options')::jsonb, '{}'), '{ended_batch}', jsonb_build_object(
@@ -43,35 +44,43 @@ BEGIN
     ARRAY(SELECT g::bigint FROM json_array_elements_text(_c->'groups') g), '{}');
   IF _pushed.o_again_at IS NOT NULL THEN
     UPDATE seriatim.job_batch SET refused = 'the key of the callback is throttled: it was not pushed' WHERE id = _b.id;
-    RETURN;
+    RETURN NULL;
   END IF;
   UPDATE seriatim.job_batch
   SET job_queue = _pushed.o_queue, job_seq = _pushed.o_seq, job_created_at = _pushed.o_created_at WHERE id = _b.id;
-  PERFORM pg_notify(rtrim('seriatim.', '.') || '_due', _c->>'queue');
+  RETURN _c->>'queue';
 EXCEPTION WHEN OTHERS THEN
   IF SQLSTATE NOT LIKE 'SR%' THEN
     RAISE;
   END IF;
   UPDATE seriatim.job_batch SET refused = SQLERRM WHERE id = _b.id;
+  RETURN NULL;
 END $$;
 
--- Ends a batch that is sealed and has no job left.
-CREATE FUNCTION seriatim.end_batch(_id text, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Wakes the nodes of these queues, by a NOTIFY whose commit waits for the NOTIFYs of the whole server. A settle lets its client
+-- do it instead: there are many, and some are users' transactions.
+CREATE FUNCTION seriatim.wake_queues(_queues text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_notify(rtrim('seriatim.', '.') || '_due', q) FROM unnest(_queues) q WHERE q IS NOT NULL;
+END $$;
+
+-- Ends a batch that is sealed and has no job left. Returns the queue to be woken.
+CREATE FUNCTION seriatim.end_batch(_id text, _now bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   _b seriatim.job_batch;
 BEGIN
   UPDATE seriatim.job_batch SET ended_at = _now
   WHERE id = _id AND ended_at IS NULL AND sealed AND pending <= 0 RETURNING * INTO _b;
-  IF FOUND THEN
-    PERFORM seriatim.call_back(_b, _now);
-  END IF;
+  RETURN CASE WHEN FOUND THEN seriatim.call_back(_b, _now) END;
 END $$;
 
 -- Counts jobs that leave their batches, and ends the batches whose last job has left. The end of a batch fixes its counts.
-CREATE FUNCTION seriatim.leave_job_batches(_leaving seriatim.leaving[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Returns the queues to be woken.
+CREATE FUNCTION seriatim.leave_job_batches(_leaving seriatim.leaving[], _now bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   _one record;
   _ends boolean;
+  _called text[] := '{}';
 BEGIN
   FOR _one IN
     SELECT w.batch COLLATE "C" AS id, sum(CASE how WHEN 4 THEN jobs ELSE -jobs END)::bigint AS pending,
@@ -84,16 +93,67 @@ BEGIN
       cancelled = b.cancelled + _one.cancelled
     WHERE b.id = _one.id AND b.ended_at IS NULL RETURNING b.sealed AND b.pending <= 0 INTO _ends;
     IF _ends THEN
-      PERFORM seriatim.end_batch(_one.id, _now);
+      _called := _called || seriatim.end_batch(_one.id, _now);
     END IF;
   END LOOP;
+  RETURN array_remove(_called, NULL);
 END $$;
 
 -- The same for jobs that all leave in one way, each once in the array.
 CREATE FUNCTION seriatim.leave_job_batches(_batches text[], _how int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM seriatim.leave_job_batches(
-    ARRAY(SELECT ROW(b, _how, count(*))::seriatim.leaving FROM unnest(_batches) b GROUP BY b), _now);
+  PERFORM seriatim.wake_queues(seriatim.leave_job_batches(
+    ARRAY(SELECT ROW(b, _how, count(*))::seriatim.leaving FROM unnest(_batches) b GROUP BY b), _now));
+END $$;
+
+-- Those of these batches, one for each job that leaves, that another transaction keeps locked: their rows or, if these are the
+-- last jobs, the keys of their callbacks. Tries it and undoes it: a row that is not there yet can be locked, too.
+CREATE FUNCTION seriatim.batches_in_use(_batches text[], _now bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
+  _one record;
+  _b seriatim.job_batch;
+  _in_use text[] := '{}';
+BEGIN
+  PERFORM set_config('lock_timeout', '200ms', true);
+  FOR _one IN
+    SELECT w.batch COLLATE "C" AS id, count(*) AS jobs FROM unnest(_batches) w (batch)
+    WHERE w.batch IS NOT NULL GROUP BY 1 ORDER BY 1
+  LOOP
+    BEGIN
+      SELECT * INTO _b FROM seriatim.job_batch WHERE id = _one.id AND ended_at IS NULL FOR UPDATE NOWAIT;
+      IF _b.sealed AND _b.pending <= _one.jobs THEN
+        PERFORM seriatim.call_back(_b, _now);
+      END IF;
+      RAISE EXCEPTION 'it is free' USING ERRCODE = 'SR028';
+    EXCEPTION
+      WHEN SQLSTATE 'SR028' THEN NULL;
+      WHEN lock_not_available THEN
+        _in_use := _in_use || _one.id::text;
+    END;
+  END LOOP;
+  PERFORM set_config('lock_timeout', _was, true);
+  RETURN _in_use;
+END $$;
+
+-- The places, from 1, of turns with jobs of such batches. They can be settled only when the batches are free.
+CREATE FUNCTION seriatim.behind_batches(_now bigint, _lane bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+  _places bigint[];
+  _batches text[];
+BEGIN
+  SELECT array_agg(x.place), array_agg(x.batch) INTO _places, _batches FROM (
+    SELECT w.place, seriatim.batch_in(o.options) AS batch
+    FROM unnest(_lane) WITH ORDINALITY w (lane, place)
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) l
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.queue n WHERE n.number = l.queue OFFSET 0) q
+    CROSS JOIN LATERAL (
+      SELECT l.options WHERE l.payload IS NOT NULL
+      UNION ALL
+      SELECT i.options FROM seriatim.owned(l.number, q.mode, l.taken, l.joined) i) o OFFSET 0) x
+  WHERE x.batch IS NOT NULL;
+  RETURN QUERY SELECT DISTINCT w.place FROM unnest(_places, _batches) w (place, batch)
+    WHERE w.batch = ANY (seriatim.batches_in_use(_batches, coalesce(_now, seriatim.clock())));
 END $$;
 
 -- Counts pushed jobs in their batches. A repeat joins none.
@@ -162,6 +222,6 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  PERFORM seriatim.end_batch(_id, coalesce(_now, seriatim.clock()));
+  PERFORM seriatim.wake_queues(ARRAY[seriatim.end_batch(_id, coalesce(_now, seriatim.clock()))]);
   RETURN true;
 END $$;

@@ -17,7 +17,7 @@ BEGIN
   FOR _function IN
     SELECT p.oid FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = rtrim('seriatim.', '.')::regnamespace
-      AND p.proname IN ('push', 'push_in_batches', 'open_batch', 'seal_batch', 'claim', 'settle', 'rescue', 'heartbeat', 'sweep', 'cancel', 'requeue',
+      AND p.proname IN ('push', 'push_in_batches', 'open_batch', 'seal_batch', 'claim', 'settle', 'behind_batches', 'has_room', 'rescue', 'heartbeat', 'sweep', 'cancel', 'requeue',
         'delete_dead', 'act', 'amend', 'declare', 'lead', 'give_up', 'release',
         'delete_queue', 'find_jobs', 'running', 'stats', 'list_lanes', 'list_jobs', 'inbox_waits', 'take_inbox', 'end_inbox', 'list_inbox')
   LOOP

@@ -1,11 +1,11 @@
 -- A page of lanes after ($4, $5), the sort value and number of the last row seen, up to the sort value $8. Looks at the
 -- first $10 of them, among the first $7 that list_lanes finds. Answers the first $6 that fit ($9, $11 to $16), and the last two looked at: their `nth` tells whether there
 -- was a next one. Stages: 0 ready, 1 scheduled, 2 retrying, 3 running, 4 held, 5 paused, 6 crashed. `lane_pages.rs` replaces
--- the words in capitals: sort column, its type, a filter, and the order's number. See listing.sql.
+-- the words in capitals: sort column, its type, a filter, and the order's number. With $17 it counts no jobs. See listing.sql.
 SELECT w.*,
-  CASE WHEN w.payload IS NOT NULL THEN 1 ELSE
+  CASE WHEN w.payload IS NOT NULL THEN 1 WHEN $17::boolean THEN 0 ELSE
     (SELECT count(*) FROM seriatim.item i WHERE i.lane = w.number) END AS jobs,
-  CASE WHEN w.mode = 1 AND w.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i
+  CASE WHEN w.mode = 1 AND w.payload IS NULL AND NOT $17 THEN (SELECT min(i.priority) FROM seriatim.item i
     WHERE i.lane = w.number) ELSE w.priority END AS urgency,
   greatest(w.until, (SELECT e.until FROM seriatim.extension e WHERE e.lane = w.number AND e.token = w.token)) AS own_until,
   (SELECT n.beat_at FROM seriatim.node n WHERE n.id = w.holder) AS node_beat,

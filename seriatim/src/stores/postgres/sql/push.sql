@@ -35,6 +35,16 @@ BEGIN
       ON r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''));
 END $$;
 
+-- Whether these queues and routes exist.
+CREATE FUNCTION seriatim.has_room(_queues jsonb, _node text[], _group text[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN NOT EXISTS (SELECT FROM jsonb_array_elements(_queues) w (p)
+      WHERE NOT EXISTS (SELECT FROM seriatim.queue q WHERE q.name = w.p->>'name' OFFSET 0))
+    AND NOT EXISTS (SELECT FROM unnest(_node, _group) w (node, grp)
+      WHERE (w.node IS NOT NULL OR w.grp IS NOT NULL) AND NOT EXISTS (SELECT FROM seriatim.route r
+        WHERE r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, '') OFFSET 0));
+END $$;
+
 -- Creates missing lanes and locks all of them in order. The upsert makes a push and a settle of the same lane wait for
 -- each other: a push that checked for a claim first and then wrote would strand its job. Returns the lane of each job,
 -- NULL without a key. A new lane is due at -1 until arrive() sets it.

@@ -68,13 +68,26 @@ BEGIN
   PERFORM seriatim.drop_items(ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
 END $$;
 
--- Counts jobs that leave their batches: those of _done, and by their fates.
-CREATE FUNCTION seriatim.leave_fated(_done seriatim.leaving[], _fates seriatim.fated[], _now bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM seriatim.leave_job_batches(_done || ARRAY(
+-- Counts jobs that leave their batches: those of _done, and by their fates. Returns the queues to be woken. With _skip, it fails
+-- as lock_not_available if another transaction keeps a batch locked. Then behind_batches() tells which turns to leave out.
+CREATE FUNCTION seriatim.leave_fated(_done seriatim.leaving[], _fates seriatim.fated[], _now bigint, _skip boolean)
+RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+  _left seriatim.leaving[] := _done || ARRAY(
     SELECT ROW(f.batch, CASE WHEN f.fate IN (1, 4) THEN 1 WHEN f.fate = 0 THEN 0 ELSE 2 END, 1)::seriatim.leaving
-    FROM unnest(_fates) f WHERE f.batch IS NOT NULL AND f.fate <> 5), _now);
+    FROM unnest(_fates) f WHERE f.batch IS NOT NULL AND f.fate <> 5);
+  _was text := current_setting('lock_timeout');
+  _called text[];
+BEGIN
+  IF _left = '{}' THEN
+    RETURN _called;
+  END IF;
+  IF _skip THEN
+    PERFORM set_config('lock_timeout', '200ms', true);
+  END IF;
+  _called := seriatim.leave_job_batches(_left, _now);
+  PERFORM set_config('lock_timeout', _was, true);
+  RETURN _called;
 END $$;
 
 -- Ends the claims. Jobs still closed in a lane are kept ones.
@@ -525,8 +538,8 @@ END $$;
 -- settlement's place. Returns
 -- one row per settlement carried out (the others were stale), or one with place 0 for all, and one per job that ended
 -- cancelled because it was flagged; with place -1 the jobs of the next turns of lanes that go on; one with place -2
--- if a settled lane now waits, or others may that a limit held back; and with place -3 those (in o_seq) whose lanes another transaction has locked, with
--- _skip.
+-- if a settled lane now waits, or others may that a limit held back; with place -3 those (in o_seq) whose lanes another transaction has locked, with
+-- _skip; and with place -4 the queues (in name) of callbacks of batches that have ended.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _alone boolean[], _x_place int[], _x_seq bigint[],
@@ -557,6 +570,7 @@ DECLARE
   _except jsonb; -- fates by `place:seq`
   _fates seriatim.fated[] := '{}';
   _batches seriatim.leaving[]; -- of jobs that are done in the compact forms
+  _called text[];
 BEGIN
   PERFORM seriatim.check_isolation();
   IF _claims IS NOT NULL THEN
@@ -642,7 +656,11 @@ BEGIN
   END IF;
   PERFORM seriatim.leave_batches(_tokens);
   IF _batches IS NOT NULL OR _endings IS NOT NULL THEN
-    PERFORM seriatim.leave_fated(_batches, _fates, _t);
+    _called := seriatim.leave_fated(_batches, _fates, _t, _skip);
+  END IF;
+  IF _called <> '{}' THEN
+    RETURN QUERY SELECT -4, NULL::bigint, NULL::bigint,
+      (jsonb_populate_record(NULL::seriatim.taken, jsonb_build_object('name', q))).* FROM unnest(_called) q;
   END IF;
   IF _wait THEN
     RETURN QUERY SELECT -2, NULL::bigint, NULL::bigint, (NULL::seriatim.taken).*;

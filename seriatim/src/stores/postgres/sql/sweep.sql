@@ -1,6 +1,7 @@
 -- Removing expired rows. Locked rows are skipped and swept another time.
 
--- Ends waiting jobs that were never attempted after their expiry time. Jobs of locked lanes are passed by, up to ten pages of them.
+-- Ends waiting jobs that were never attempted after their expiry time. Jobs of locked lanes and batches are passed by, up to
+-- ten pages of them.
 CREATE FUNCTION seriatim.sweep_expired(_now bigint, _rows_max int,
   OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
 LANGUAGE plpgsql AS $$
@@ -10,6 +11,8 @@ DECLARE
   _found bigint[] := '{}';
   _lanes bigint[] := '{}';
   _left text[];
+  _free bigint[];
+  _in_use text[];
 BEGIN
   FOR _n IN 1..10 LOOP
     _page := ARRAY(SELECT seq FROM seriatim.item
@@ -21,8 +24,14 @@ BEGIN
       WHERE number = ANY (ARRAY(SELECT lane FROM seriatim.item WHERE seq = ANY (_page[:_rows_max])))
         AND number <> ALL (_lanes)
       ORDER BY queue, key, number FOR UPDATE SKIP LOCKED);
-    _found := _found || ARRAY(SELECT seq FROM seriatim.item
+    _free := ARRAY(SELECT seq FROM seriatim.item
       WHERE seq = ANY (_page[:_rows_max]) AND lane = ANY (_lanes) ORDER BY expires_at, seq);
+    _in_use := seriatim.batches_in_use(seriatim.batches_of(_free), _now);
+    IF _in_use <> '{}' THEN
+      _free := ARRAY(SELECT seq FROM seriatim.item
+        WHERE seq = ANY (_free) AND coalesce(seriatim.batch_in(options) <> ALL (_in_use), true) ORDER BY expires_at, seq);
+    END IF;
+    _found := _found || _free;
     EXIT WHEN NOT o_more OR cardinality(_found) >= _rows_max;
     _at := (SELECT expires_at FROM seriatim.item WHERE seq = _page[_rows_max]);
   END LOOP;

@@ -5,10 +5,10 @@ use tokio::time::timeout;
 use super::*;
 use crate::contract::{
     Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, DrainInbox, GoOn, Inbox, OpenBatch,
-    Rescue, Sweep,
+    Rescue, Sweep, delete_queue,
 };
 use crate::model::LaneId;
-use crate::{Mode, Outcome};
+use crate::{Client, Mode, Outcome};
 
 /// Locks a lane's row until the session ends.
 async fn lock(schema: &str, lane: &str) -> tokio_postgres::Client {
@@ -249,6 +249,50 @@ async fn a_step_of_the_inbox_that_waits_for_a_lane_holds_up_nobody() {
     holds_up_nobody(&schema, &*open(&schema).await).await;
     holder.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(draining.await.unwrap().unwrap().pushed.len(), 2);
+}
+
+#[tokio::test]
+async fn pushes_that_wait_for_a_lane_leave_connections_to_other_calls() {
+    let schema = new_schema();
+    let (holder, _) = with_a_locked_lane(&schema).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let url = format!("{}{mark}schema={schema}&connections=4", url());
+    let store = Arc::new(Postgres::connect(&url).await.unwrap());
+    let pushing = (2..10).map(|tag| {
+        let store = store.clone();
+        tokio::spawn(async move { push(&store, vec![job("k", tag)]).await })
+    });
+    let pushing: Vec<_> = pushing.collect();
+    until_waiting(&session().await, &schema, 3).await;
+    timeout(SOON, claim(&store, "q", 1)).await.expect("it waits for nobody");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    for push in pushing {
+        push.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_pushes_to_a_queue_deleted_since_holds_up_nobody() {
+    let schema = new_schema();
+    let (store, others) = (open(&schema).await, open(&schema).await);
+    push(&store, vec![Job::new("gone", &1).unwrap().node("here")]).await;
+    delete_queue(&*others, "gone", true).await.unwrap();
+    let routes = in_schema("DELETE FROM seriatim.route", &schema);
+    let mut session = session().await;
+    session.batch_execute(&routes).await.unwrap();
+    let mut transaction = session.transaction().await.unwrap();
+    let jobs = vec![Job::new("gone", &2).unwrap().node("here")];
+    let client = Client::new(store.clone() as SharedStore);
+    client.push_in(&mut transaction, jobs).await.unwrap();
+    let calls = async {
+        declare(&others, Queue::parallel("another")).await;
+        push(&others, vec![Job::new("new", &3).unwrap().node("here")]).await;
+        others.pause_queue("another".into(), true).await.unwrap();
+    };
+    timeout(SOON, calls).await.expect("they wait for nobody");
+    transaction.commit().await.unwrap();
+    let stats = store.stats(None).await.unwrap();
+    assert!(stats.iter().any(|stats| &*stats.queue == "gone" && stats.jobs == 1));
 }
 
 /// For two leases, as long as the worker's heartbeats come. It may not know of the transaction.
