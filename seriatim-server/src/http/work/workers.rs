@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use seriatim::store::{Beat, Command, Heartbeat, NodeInfo, Pulse};
+use seriatim::store::{Beat, Command, Heartbeat, NodeInfo, Pulse, Store};
 use seriatim::{
     SharedStore, Timestamp,
     store::{NodeId, REMOTE_NAME_START},
