@@ -188,9 +188,9 @@ pub struct Settle {
     pub turns: Vec<Settlement>,
     /// The lanes whose next turns to claim; at most one entry per queue.
     pub go_on: Vec<GoOn>,
-    /// Turns whose lanes another transaction keeps locked may be answered [`Settled::Busy`], and those in a part of the
-    /// store that does not answer [`Settled::Unanswered`], so that the others need not wait. If false, the call waits
-    /// for them, or fails.
+    /// Turns whose lanes or batches another transaction keeps locked may be answered [`Settled::Busy`], and those in a
+    /// part of the store that does not answer [`Settled::Unanswered`], so that the others need not wait. If false, the
+    /// call waits for them, or fails.
     pub skip_locked: bool,
 }
 
@@ -248,8 +248,8 @@ pub enum Settled {
     },
     /// The token was no longer current: nothing changed.
     Stale,
-    /// Another transaction keeps the lane locked: nothing changed, and the settlement is to be repeated. Only with
-    /// [`Settle::skip_locked`].
+    /// Another transaction keeps the lane, or a batch of its jobs, locked: nothing changed, and the settlement is to be
+    /// repeated. Only with [`Settle::skip_locked`].
     Busy,
     /// The part of the store that has the lane did not answer: whether the settlement took effect is unknown, and it is
     /// to be repeated. Only with [`Settle::skip_locked`].
