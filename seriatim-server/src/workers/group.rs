@@ -199,9 +199,10 @@ sys.stdin.readline()
         assert!(child.wait().await.unwrap().success());
         drop(group);
         assert!(!hanging.is_finished() && with_leaders(|_| ()).is_none());
-        drop(holder.stdin.take());
+        // Not by the end of its input: the program that is being started has that pipe open too.
+        holder.kill().unwrap();
+        holder.wait().unwrap();
         let (_group, mut child) = hanging.await.unwrap().unwrap();
         assert!(child.wait().await.unwrap().success());
-        holder.wait().unwrap();
     }
 }

@@ -70,7 +70,9 @@ async fn without_a_file_actions_stand_in_the_log_whatever_its_level() {
     let site = Site::new("[queues.orders]\nmode = \"fifo\"\n");
     // It must still say where it listens.
     let level = "error,seriatim_server::http::server=info";
-    let api = Api::with(site, |command| drop(command.env("SERIATIM_LOG", level)));
+    let api = Api::with(site, |command| {
+        command.env("SERIATIM_LOG", level);
+    });
     api.act("/api/v1/queues/orders/pause").done();
     let is_logged = async || {
         let log = api.log();

@@ -145,14 +145,24 @@ pub(super) async fn announce(core: &Core, mut ended: Vec<Ended>) -> Vec<Ended> {
     ended
 }
 
-/// The same for turns that the settler does not know.
+/// The same for turns that were rescued: the settler does not know them, and they have no payloads.
 pub(in crate::engine) async fn announced(
     core: &Core,
     turns: Vec<Turn>,
     settlements: Vec<Settlement>,
 ) -> (Vec<Turn>, Vec<Settlement>) {
-    let of = |(turn, settlement)| calls_about(&core.env, turn, settlement, &|_| false);
-    let calls: Vec<Vec<Job>> = turns.iter().zip(&settlements).map(of).collect();
+    let told_of = |turn: &Turn, settlement| calls_about(&core.env, turn, settlement, &|_| false);
+    let mut calls = Vec::new();
+    for (turn, settlement) in turns.iter().zip(&settlements) {
+        let about = told_of(turn, settlement);
+        // Read for these alone: of most turns nothing is buried.
+        let whole = match about.is_empty() {
+            true => None,
+            // Without an answer the hook hears of the job without its payload.
+            false => core.store.turn(turn.lane, turn.token).await.ok().flatten(),
+        };
+        calls.push(whole.map_or(about, |whole| told_of(&whole, settlement)));
+    }
     if push(core, &calls.concat()).await {
         return (turns, settlements);
     }

@@ -276,6 +276,25 @@ async fn the_exhausted_hook_hears_of_no_job_that_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn l13_the_exhausted_hook_gets_the_payload_of_a_job_whose_process_died() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let queue = Queue::parallel("mail").max_crashes(1);
+    rig.store_declared(queue.clone()).await;
+    rig.push(Job::new("mail", &json!({ "to": "ada" })).unwrap()).await;
+    assert_eq!(rig.claim_as("predecessor", "mail", secs(1)).await.len(), 1);
+    let written = log.clone();
+    let builder = engine(&rig).queue(queue).on_retries_exhausted(move |dead: Exhausted| {
+        let payload = dead.payload.map(|payload| payload.as_bytes().to_vec());
+        written.add(String::from_utf8(payload.unwrap_or_default()).unwrap());
+        async { Ok(()) }
+    });
+    let running = Running::start(builder.worker("mail", |_: Batch<Payload>| async {}));
+    log.reaches(1).await;
+    running.stop().await;
+    assert_eq!(log.lines(), [r#"{"to":"ada"}"#]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn h9_an_exhausted_hook_whose_process_died_is_called_by_another() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
