@@ -527,7 +527,7 @@ fn every_endpoint_works_and_every_documented_field_is_sent_on_sqlite() {
 
 /// Fields of the history after its first minute, of jobs for one build or group, of more than a thousand nodes, of other filters of operations, of results, of
 /// large deletions, of streams, of throttled keys, of a trigger for another queue, and of nodes with troubles or periodic programs.
-const NOT_IN_THE_WALK: [&str; 71] = [
+const NOT_IN_THE_WALK: [&str; 72] = [
     "Dated.at",
     "Dated.dead",
     "Dated.done",
@@ -560,6 +560,7 @@ const NOT_IN_THE_WALK: [&str; 71] = [
     "OperationWish.since",
     "OperationWish.state",
     "OperationWish.task",
+    "OperationWish.untasked",
     "PeriodicProgram.error",
     "PeriodicProgram.failures",
     "PeriodicProgram.name",
