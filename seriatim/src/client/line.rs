@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use super::slow::{Slow, locks_of};
+use super::slow::{Lock, Slow, locks_of};
 use super::{Shared, only};
 use crate::contract::Pushed;
 use crate::lock::lock;
@@ -90,7 +90,7 @@ impl Shared {
     pub(super) async fn push_in_line(self: &Arc<Self>, job: Job) -> Result<Pushed> {
         let (answer, mut answered) = oneshot::channel();
         if let Some((leading, job)) = self.enter(Waiting { job, answer }) {
-            return only(self.push_leading(&mut Some(leading), vec![job]).await);
+            return self.push_one(&mut Some(leading), job).await;
         }
         loop {
             match answered.await {
@@ -122,13 +122,18 @@ impl Shared {
         Some((Leading(self.clone()), caller.job))
     }
 
-    /// Pushes jobs. If that is slow, hands the lead on.
+    async fn push_one(self: &Arc<Self>, lead: &mut Option<Leading>, job: Job) -> Result<Pushed> {
+        let locks = locks_of(&job).collect();
+        only(self.push_leading(lead, vec![job], || locks).await)
+    }
+
+    /// Pushes jobs. If that is slow, hands the lead on: then it asks for the `locks` of the jobs.
     async fn push_leading(
         self: &Arc<Self>,
         lead: &mut Option<Leading>,
         jobs: Vec<Job>,
+        locks: impl FnOnce() -> Vec<Lock>,
     ) -> Result<Vec<Pushed>> {
-        let locks = jobs.iter().flat_map(locks_of).collect();
         let mut push = pin!(self.push(jobs));
         tokio::select! {
             biased;
@@ -153,7 +158,8 @@ impl Leading {
         let (jobs, answers): (Vec<Job>, Vec<_>) =
             group.map(|waiting| (waiting.job, waiting.answer)).unzip();
         let (copies, lead) = (jobs.clone(), &mut Some(self));
-        match shared.push_leading(lead, jobs).await {
+        let locks = || copies.iter().flat_map(locks_of).collect();
+        match shared.push_leading(lead, jobs, locks).await {
             Ok(pushed) => {
                 for (answer, pushed) in answers.into_iter().zip(pushed) {
                     let _ = answer.send(Answer::Pushed(Ok(pushed)));
@@ -169,7 +175,7 @@ impl Leading {
             // One invalid job refuses the whole batch: each caller gets the error of its own job.
             Err(_) => {
                 for (job, answer) in copies.into_iter().zip(answers) {
-                    let pushed = only(shared.push_leading(lead, vec![job]).await);
+                    let pushed = shared.push_one(lead, job).await;
                     let _ = answer.send(Answer::Pushed(pushed));
                 }
             }

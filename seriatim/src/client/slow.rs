@@ -16,7 +16,7 @@ const SLOW_AFTER: Duration = Duration::from_millis(50);
 const SLOW_MAX: usize = 3;
 
 /// What a transaction may have locked: a key of a queue, or a batch, which has no queue.
-type Lock = (String, String);
+pub(super) type Lock = (String, String);
 
 /// The slow pushes of a client.
 pub(super) struct Slow {
@@ -45,10 +45,10 @@ impl Slow {
         !locks.is_empty() && locks_of(job).any(|lock| locks.contains(&lock))
     }
 
-    /// Ready when a push of these jobs that begins now is slow, and others may go beside it.
-    pub(super) async fn begin(&self, jobs: Vec<Lock>) -> SlowPush<'_> {
+    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs.
+    pub(super) async fn begin(&self, locks: impl FnOnce() -> Vec<Lock>) -> SlowPush<'_> {
         tokio::time::sleep(SLOW_AFTER).await;
-        let place = self.places.acquire().await.ok();
+        let (place, jobs) = (self.places.acquire().await.ok(), locks());
         lock(&self.locks).extend(jobs.iter().cloned());
         SlowPush { slow: self, locks: jobs, _place: place }
     }
