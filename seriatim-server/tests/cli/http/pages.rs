@@ -1,10 +1,12 @@
 //! The dashboard, as a browser without scripts has it.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use super::Api;
 use super::client::{Answer, Request};
-use crate::site::{Site, eventually, secret};
+use crate::site::{PATIENCE, Site, eventually, secret};
 
 const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
     { name = \"eyes\", token_env = \"T_eyes\", role = \"reader\" }, \
@@ -638,10 +640,17 @@ fn a_bridge_is_shown_with_the_nodes_and_paused_by_operators() {
     );
     api.knows("bridges", "old", Some(&secret("eyes")));
     let eyes = Visitor::log_in(&api, "eyes");
-    let page = eyes.page("/nodes");
-    for told in ["queue:a&#60;b&#62;", "source away", "retry", "schedule"] {
-        assert!(page.contains(told), "{told}: {page}");
-    }
+    let (told, began) =
+        (["queue:a&#60;b&#62;", "source away", "retry", "schedule"], Instant::now());
+    // The node notes each source when it has looked at it.
+    let page = loop {
+        let page = eyes.page("/nodes");
+        if told.iter().all(|told| page.contains(told)) {
+            break page;
+        }
+        assert!(began.elapsed() < PATIENCE, "{page}");
+        std::thread::yield_now();
+    };
     assert!(!page.contains("<b>") && !page.contains("<button>Pause"), "{page}");
     let one = [("bridge", "old"), ("source", "retry")];
     assert_eq!(eyes.does("bridge.pause", &one).status, 403);
