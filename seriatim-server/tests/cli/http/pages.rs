@@ -643,14 +643,10 @@ fn a_bridge_is_shown_with_the_nodes_and_paused_by_operators() {
     let (told, began) =
         (["queue:a&#60;b&#62;", "source away", "retry", "schedule"], Instant::now());
     // The node notes each source when it has looked at it.
-    let page = loop {
-        let page = eyes.page("/nodes");
-        if told.iter().all(|told| page.contains(told)) {
-            break page;
-        }
-        assert!(began.elapsed() < PATIENCE, "{page}");
-        std::thread::yield_now();
-    };
+    let mut pages = std::iter::repeat_with(|| eyes.page("/nodes"));
+    let seen = |page: &String| told.iter().all(|told| page.contains(told));
+    let page = pages.find(|page| seen(page) || began.elapsed() > PATIENCE).unwrap();
+    assert!(seen(&page), "{page}");
     assert!(!page.contains("<b>") && !page.contains("<button>Pause"), "{page}");
     let one = [("bridge", "old"), ("source", "retry")];
     assert_eq!(eyes.does("bridge.pause", &one).status, 403);
