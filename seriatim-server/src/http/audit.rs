@@ -366,7 +366,7 @@ fn names(request: &Request, pattern: &str, bytes_max: usize) -> BTreeMap<String,
     let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let of_query = query.map(|(name, value)| (name.into_owned(), value.into_owned()));
     let short = |text: String| one_line(&text[..text.floor_char_boundary(bytes_max)]);
-    // The last one of a name stays: a query, of which a handler may read nothing, says nothing else about the path.
+    // The last value of a name counts. The path comes last: a handler may ignore the query, but never the path.
     of_query
         .take(NAMES_MAX)
         .chain(of_path)

@@ -145,7 +145,7 @@ impl Feed {
         self.sender.receiver_count() > 0
     }
 
-    /// Whether somebody listens, or did lately and may come back for what happened meanwhile.
+    /// Whether there are listeners, or were lately: they may come back for what they missed.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaits(&lock(&self.line))
     }

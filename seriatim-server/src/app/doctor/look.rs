@@ -155,8 +155,9 @@ async fn closely(
         let query = JobQuery { order, rows_max, payload_bytes_max, ..query };
         close.dead = Some(store.jobs(query).await?.rows);
     }
-    let view = queues.iter().find(|view| *view.queue.name == *of.queue);
-    if let Some(view) = view.filter(|_| of.lag >= LAG_MAX) {
+    if of.lag >= LAG_MAX
+        && let Some(view) = queues.iter().find(|view| *view.queue.name == *of.queue)
+    {
         close.usage = Some(Usage::read(store, &view.queue).await?);
     }
     Ok(close)

@@ -119,7 +119,7 @@ async fn step(
     } else if starts > now {
         pause = Some(starts.since(now).min(UNDONE_LOOK));
     } else if record.operation.state == State::Waiting {
-        // Who stops what is shown to wait is told that nothing was done. So this is written down before anything is done, and
+        // If it is stopped while it is shown as waiting, the answer is that nothing was done. So its start is stored first, and
         // the next step reads again whether it was stopped.
         record.operation.state = State::Running;
         pause = Some(Duration::ZERO);

@@ -44,12 +44,12 @@ pub(in crate::http) async fn claims_of(
     Ok(())
 }
 
-/// All claimed lanes, whoever holds them: a claim that is not found runs again when its worker has done it.
+/// The claimed lanes of all nodes. If a claim is not found, its job runs again although its worker has finished it.
 async fn claimed(store: &dyn Store) -> seriatim::Result<Vec<LaneView>> {
     let mut all = Vec::new();
     for queue in store.stats(None).await?.into_iter().filter(|queue| queue.claimed > 0) {
         let stages = vec![LaneStage::Running];
-        let mut query = LaneQuery { stages, ..LaneQuery::new(queue.queue) };
+        let mut query = LaneQuery { stages, bare: true, ..LaneQuery::new(queue.queue) };
         loop {
             let page = store.lanes(query.clone()).await?;
             all.extend(page.rows);

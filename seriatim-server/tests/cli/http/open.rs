@@ -1,5 +1,4 @@
-//! A user's transaction that stays open holds up nobody else, whoever works: remote workers, producers and batches of
-//! other keys.
+//! An open transaction of a user holds up no remote worker, producer or batch of other keys.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};

@@ -72,7 +72,7 @@ async fn no_call_begins_under_a_lease_of_its_queue_that_has_ended() {
     running.kill();
 }
 
-/// As when it is set, or after a suspend.
+/// If the clock is set, or the machine was suspended.
 #[tokio::test(start_paused = true)]
 async fn after_a_jump_of_the_store_s_clock_a_node_that_lives_keeps_its_claims() {
     let (rig, log) = (Rig::new(), Log::default());

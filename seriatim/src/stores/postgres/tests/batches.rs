@@ -28,7 +28,7 @@ async fn has_ended(store: &Postgres, id: &str) -> bool {
     store.batch(id.into()).await.unwrap().unwrap().ended_at.is_some()
 }
 
-/// A settle of all turns, while somebody keeps what batch `x` needs.
+/// A settle of all turns, while another transaction has locked what batch `x` needs.
 async fn all_but_x_are_settled(store: &Postgres, turns: &[Turn], outcome: &Outcome) {
     let queue = Queue::fifo("q");
     let plan = |turn| crate::store::plan(turn, &queue, &outcome.clone().into(), &|_| LEASE);
