@@ -160,8 +160,8 @@ export interface RemoteOptions {
   stopTimeout?: number;
   /** Its name among the nodes (host and process id). */
   name?: string;
-  /** Consumer groups whose jobs it takes, in addition to jobs without a group. */
-  groups?: string[];
+  /** Consumer groups whose jobs it also takes; it always takes jobs without one. */
+  consumerGroups?: string[];
   /** The build that this worker runs: it gets jobs that ask for it too. */
   build?: string;
 }

@@ -6,6 +6,8 @@ import { mayRepeat, pauseAfter, Problem, withDefaults } from "./client.js";
 import { Lane, NOBODY, outcomeOf, release, retry } from "./lane.js";
 
 const HEARTBEAT_MAX_S = 5;
+/** Of one claim, for the server. */
+const LANES_MAX = 1000;
 const RELEASE_S = 2;
 const SIGNALS = ["SIGTERM", "SIGINT"];
 
@@ -22,10 +24,10 @@ export class RemoteWorker {
 
   constructor(client, queues, handle, options = {}) {
     const name = `${hostname()}-${process.pid}`;
-    const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, groups: undefined, build: undefined };
+    const defaults = { concurrency: 1, lease: 60, wait: 5, stopTimeout: 25, name, consumerGroups: undefined, build: undefined };
     Object.assign(this, withDefaults(options, defaults), { client, handle });
-    if (!Number.isInteger(this.concurrency) || this.concurrency < 1) {
-      throw new RangeError(`concurrency must be a whole number from 1 on, not ${inspect(this.concurrency)}`);
+    if (!Number.isInteger(this.concurrency) || this.concurrency < 1 || this.concurrency > LANES_MAX) {
+      throw new RangeError(`concurrency must be a whole number from 1 to ${LANES_MAX}, not ${inspect(this.concurrency)}`);
     }
     this.queues = [queues].flat();
   }
@@ -71,7 +73,7 @@ export class RemoteWorker {
     const limit = this.concurrency - running.length;
     // The time of the claim counts from `sentAt`.
     const wait_ms = Math.floor(Math.min(this.wait, this.lease / 3) * 1000);
-    const bound = { consumer_groups: this.groups, build: this.build };
+    const bound = { consumer_groups: this.consumerGroups, build: this.build };
     const body = { queues: this.queues, ...bound, limit, lease_ttl_sec: this.lease, wait_ms };
     let answer;
     try {
@@ -131,6 +133,7 @@ export class RemoteWorker {
   }
 
   async #settle(outcomes, retryFor) {
+    outcomes = outcomes.filter(([lane]) => this.#running.has(lane));
     const results = outcomes.map(([lane, outcome]) => ({ ...proof(this.#running.get(lane)), ...outcome }));
     // A second settle of a claim changes nothing: it is stale.
     const answer = await this.#call("/work/settle", { results }, { safe: true, retryFor });

@@ -11,6 +11,8 @@ module Seriatim
   PAUSE_MIN_S = 0.1
   PAUSE_MAX_S = 5.0
   HEARTBEAT_MAX_S = 5.0
+  # Of one claim, for the server.
+  LANES_MAX = 1000
   RELEASE_S = 2
 
   # A request was not carried out, or nobody knows whether it was.
@@ -322,15 +324,15 @@ module Seriatim
   # of `lease`), and so does a stop. `stop_timeout` is how long handlers may run on after SIGTERM; then their lanes are
   # released. With `build`, it gets jobs that ask for this build too.
   class RemoteWorker
-    def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, groups: nil,
+    def initialize(client, queues, concurrency: 1, lease: 60, wait: 5, stop_timeout: 25, name: nil, consumer_groups: nil,
       build: nil, &handle)
-      unless concurrency.is_a?(Integer) && concurrency >= 1
-        raise ArgumentError, "concurrency must be a whole number from 1 on, not #{concurrency.inspect}"
+      unless concurrency.is_a?(Integer) && concurrency.between?(1, LANES_MAX)
+        raise ArgumentError, "concurrency must be a whole number from 1 to #{LANES_MAX}, not #{concurrency.inspect}"
       end
 
       @client, @queues, @concurrency = client, Array(queues), concurrency
       @handle = handle || raise(ArgumentError, "give the handler as a block")
-      @lease, @wait, @stop_timeout, @groups, @build = lease, wait, stop_timeout, groups, build
+      @lease, @wait, @stop_timeout, @consumer_groups, @build = lease, wait, stop_timeout, consumer_groups, build
       @name = name || "#{Socket.gethostname}-#{Process.pid}"
       # Lanes in work, with their claims.
       @running, @lock, @beating = {}, Mutex.new, Mutex.new
@@ -395,7 +397,7 @@ module Seriatim
       sent_at = Seriatim.now
       # The time of the claim counts from `sent_at`.
       limit, wait_ms = @concurrency - running.size, ([@wait, @lease / 3.0].min * 1000).to_i
-      body = { queues: @queues, consumer_groups: @groups, limit: limit, lease_ttl_sec: @lease, wait_ms: wait_ms }
+      body = { queues: @queues, consumer_groups: @consumer_groups, limit: limit, lease_ttl_sec: @lease, wait_ms: wait_ms }
       body[:build] = @build if @build
       answer = post("/work/claim", body, timeout: @wait + 10, retry_for: 0)
       @failures = 0
@@ -449,8 +451,10 @@ module Seriatim
     end
 
     def settle(outcomes, retry_for)
-      outcomes = @lock.synchronize { outcomes.slice(*@running.keys) }
-      results = outcomes.map { |lane, outcome| { **proof(lane), **outcome } }
+      # Under one lock: a lane may end at any time.
+      claims = @lock.synchronize { @running.slice(*outcomes.keys) }
+      outcomes = outcomes.slice(*claims.keys)
+      results = outcomes.map { |lane, outcome| { **proof(claims[lane]), **outcome } }
       # A second settle of a claim changes nothing: it is stale.
       answer = post("/work/settle", { results: results }, safe: true, retry_for: retry_for)
       outcomes.keys.zip(answer["results"]) do |lane, result|
@@ -461,9 +465,9 @@ module Seriatim
       settle(outcomes.slice(*busy), retry_for) if busy.any?
     end
 
-    # Names a claim. Its secret proves that it is ours: do not log it.
-    def proof(lane)
-      @lock.synchronize { @running[lane] }.slice(:lane, :token, :secret)
+    # Without progress. The secret proves that the claim is ours: do not log it.
+    def proof(claim)
+      claim.slice(:lane, :token, :secret)
     end
 
     def beat

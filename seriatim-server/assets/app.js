@@ -268,7 +268,7 @@
     const own = each('.buttons > :enabled, .buttons > a, .acts > a', row || main).filter((button) => row || !button.closest('table'));
     [...each('#ticked :enabled', main), ...own].find((button) => verb.test(button.textContent) && !button.matches('.go'))?.click();
   };
-  const acts = { r: /^(Retry|Run) /, p: /^(Pause|Resume)/, m: /^Requeue/ };
+  const acts = { r: /^Run /, p: /^(Pause|Resume)/, m: /^Requeue/ };
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input:not([type=checkbox]), select, textarea')) {
       if (event.key === 'Escape') event.target.blur();

@@ -2,7 +2,19 @@
 
 fn main() -> std::process::ExitCode {
     return_large_blocks();
+    keep_small_buffers();
     seriatim_server::main()
+}
+
+/// Has the MySQL driver keep at most 1 MiB of each buffer that carried a packet. By default it is 4 MiB, and so much is
+/// left of each large payload that was ever on its way at the same time as others.
+#[expect(unsafe_code, reason = "the driver takes it from the environment alone")]
+fn keep_small_buffers() {
+    const NAME: &str = "MYSQL_ASYNC_BUFFER_SIZE_CAP";
+    if std::env::var_os(NAME).is_none() {
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var(NAME, "1048576") };
+    }
 }
 
 /// Has the allocator give large blocks back to the system when they are freed. By default glibc stops doing so after

@@ -1,4 +1,4 @@
-//! Pushes jobs, and waits for their ends. Single pushes of concurrent callers go to the store as one batch.
+//! Pushes jobs, and waits for their ends. Single pushes of concurrent callers go to the store in one call.
 
 mod line;
 mod slow;
@@ -19,7 +19,7 @@ use crate::handler::codec::Codec;
 use crate::model::{Error, ErrorKind, Job, Queue, Result};
 use crate::observe::{self, Observer};
 
-/// Pushes jobs. Cheap to clone; clones group their pushes together.
+/// Pushes jobs. Cheap to clone; clones share calls of the store.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -134,8 +134,9 @@ impl Client {
     }
 
     /// Makes the client know these queues. It checks each job against them before it pushes, and declares them once,
-    /// before its first push, if they do not exist or only an undeclared push created them. A queue that was declared
-    /// before keeps its settings; if its mode differs, each push fails as `Conflict`.
+    /// before its first push, if they do not exist or only an undeclared push created them. A queue that is declared
+    /// keeps its settings, so what an engine declares at the same moment stands; if its mode differs, each push fails as
+    /// `Conflict`.
     ///
     /// If a push names a queue that does not exist, it creates the queue: `exclusive` with a key, `parallel` without.
     ///
@@ -191,13 +192,13 @@ impl Client {
         self.shared.push_in_line(job).await
     }
 
-    /// Pushes a batch of at most 10,000 jobs, all or none. Returns one answer for each job, in order.
+    /// Pushes at most 10,000 jobs, all or none. Returns one answer for each job, in order.
     pub async fn push_all(&self, mut jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         self.shared.prepare(&mut jobs).await?;
         self.shared.push(jobs).await
     }
 
-    /// Pushes a batch within the caller's transaction. The jobs and their wake-up take effect at its commit, and
+    /// Pushes jobs within the caller's transaction. The jobs and their wake-up take effect at its commit, and
     /// vanish at a rollback. See [`Transaction`].
     pub async fn push_in(
         &self,

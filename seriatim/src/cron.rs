@@ -228,8 +228,12 @@ fn parse(expression: &str, zone: &str) -> Result<Crontab> {
         );
         return Err(Error::invalid("schedule", message));
     }
-    jiff::tz::TimeZone::get(zone)
-        .map_err(|_| Error::invalid("time_zone", format!("{zone:?} is not known")))?;
+    jiff::tz::TimeZone::get(zone).map_err(|_| {
+        Error::invalid(
+            "time_zone",
+            format!("{zone:?} is not known: write a name such as Europe/Berlin or UTC"),
+        )
+    })?;
     parse_crontab(&format!("{expression} {zone}"))
         .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {}", reason(&e))))
 }

@@ -166,7 +166,8 @@ impl Lab {
     async fn check_workers(&self, queues: &[Arc<str>]) -> Result<()> {
         let now = self.store.now().await?;
         let due = self.store.due(Vec::new()).await?;
-        let due = due.into_iter().filter(|source| source.due.is_some_and(|due| due <= now));
+        let due =
+            due.into_iter().filter(|source| source.may_have_at(now).is_some_and(|due| due <= now));
         let (own, others): (Vec<Arc<str>>, Vec<Arc<str>>) =
             due.map(|source| source.queue).partition(|queue| queues.contains(queue));
         if others.is_empty() || !own.is_empty() {
@@ -186,7 +187,7 @@ impl Lab {
         let now = self.store.now().await?;
         let due = self.store.due(Vec::new()).await?;
         let due = due.iter().filter(|source| queues.contains(&source.queue));
-        let next = due.filter_map(|source| source.due).min();
+        let next = due.filter_map(|source| source.may_have_at(now)).min();
         Ok(Seen {
             jobs: own().map(|queue| queue.jobs).sum(),
             claimed: own().map(|queue| queue.claimed).sum(),

@@ -91,6 +91,24 @@ fn postgres(name: &str) -> String {
     format!("{url}{mark}schema=busy_{name}_{}", std::process::id())
 }
 
+/// A database of its own on the test server.
+#[cfg(feature = "mysql")]
+fn mysql(name: &str) -> String {
+    use mysql_async::prelude::Queryable;
+    let url = std::env::var("SERIATIM_TEST_MYSQL")
+        .expect("SERIATIM_TEST_MYSQL names no server: run cargo xtask test");
+    let micros = seriatim::Timestamp::of_this_machine().as_micros();
+    let database = format!("busy_{name}_{micros}_{}", std::process::id());
+    one_thread().block_on(async {
+        let server = seriatim::store::Mysql::connect(&url).await.unwrap();
+        let create =
+            format!("CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin");
+        server.session().await.unwrap().query_drop(create).await.unwrap();
+    });
+    let (server, _) = url.rsplit_once('/').unwrap();
+    format!("{server}/{database}")
+}
+
 #[test]
 fn on_sqlite_and_one_thread_a_busy_handler_keeps_its_lane() {
     let (_folder, url) = sqlite();
@@ -111,6 +129,32 @@ fn on_postgresql_and_one_thread_a_busy_handler_keeps_its_lane() {
 #[test]
 fn on_postgresql_and_two_threads_busy_handlers_keep_their_lanes() {
     a_busy_handler_keeps_its_lane(postgres("two"), two_threads, 2);
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn on_mysql_and_one_thread_a_busy_handler_keeps_its_lane() {
+    a_busy_handler_keeps_its_lane(mysql("one"), one_thread, 1);
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn on_mysql_and_two_threads_busy_handlers_keep_their_lanes() {
+    a_busy_handler_keeps_its_lane(mysql("two"), two_threads, 2);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn on_redis_and_one_thread_a_busy_handler_keeps_its_lane() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    a_busy_handler_keeps_its_lane(server.url(), one_thread, 1);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn on_redis_and_two_threads_busy_handlers_keep_their_lanes() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    a_busy_handler_keeps_its_lane(server.url(), two_threads, 2);
 }
 
 #[test]

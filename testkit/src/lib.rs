@@ -48,7 +48,7 @@ pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};
 pub use proxy::{Cut, Proxy};
-pub use redis::Redis;
+pub use redis::{Away, Redis};
 pub use redis_cluster::{RedisCluster, RedisSentinel};
 pub use rsync::Rsync;
 pub use shared::{

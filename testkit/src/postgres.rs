@@ -42,11 +42,27 @@ pub struct PostgresOptions {
     /// Whether each commit waits until a standby has it on disk, so nothing is committed before the first
     /// [`Postgres::start_standby`]. Default: no.
     pub synchronous: bool,
+    /// The ICU locale by which the databases sort texts, such as `en-US`. Default: none, so they sort by bytes.
+    pub icu_locale: Option<&'static str>,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { durable: true, connections_max: 200, certificate: None, synchronous: false }
+        Self {
+            durable: true,
+            connections_max: 200,
+            certificate: None,
+            synchronous: false,
+            icu_locale: None,
+        }
+    }
+}
+
+impl PostgresOptions {
+    /// Those of the server that most tests share: not durable, and with a locale in which upper and lower case, accents
+    /// and punctuation do not sort by bytes, so that a test fails where the order of texts depends on the database.
+    pub fn shared() -> Self {
+        Self { durable: false, icu_locale: Some("en-US"), ..Self::default() }
     }
 }
 
@@ -74,8 +90,9 @@ impl Postgres {
         let program = find_program("postgres", PACKAGE)?;
         let account = account::unprivileged()?;
         let directory = Directory::with_data(account)?;
-        templates::fill("postgres", account, &directory.data(), |data| {
-            create_cluster(&initdb, account, data)
+        let template = format!("postgres{}", options.icu_locale.unwrap_or_default());
+        templates::fill(&template, account, &directory.data(), |data| {
+            create_cluster(&initdb, account, options.icu_locale, data)
         })?;
         if let Some((certificate, key)) = &options.certificate {
             // It refuses a key that others may read.
@@ -130,8 +147,16 @@ impl Postgres {
 
 life_cycle!(Postgres);
 
-fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
+fn create_cluster(
+    initdb: &Path,
+    account: Option<Account>,
+    icu_locale: Option<&str>,
+    data: &Path,
+) -> Result<(), String> {
     let mut command = process::command(initdb, account);
+    if let Some(locale) = icu_locale {
+        command.args(["--locale-provider", "icu", "--icu-locale", locale]);
+    }
     command
         .args(["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--no-locale"])
         // Only an empty cluster could be lost.

@@ -99,6 +99,10 @@ impl Process {
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        send(&self.child, signal)
+    }
+
     /// Asks the process to end with `signal`. After `limit` it is killed, and the result is an error.
     pub(crate) fn stop(mut self, signal: Signal, limit: Duration) -> Result<(), String> {
         send(&self.child, signal)?;

@@ -12,7 +12,7 @@ use crate::directory::Directory;
 use crate::port::free_port;
 use crate::process;
 use crate::program::find_program;
-use crate::redis::Redis;
+use crate::redis::{Away, Redis};
 use crate::server::{Kind, Server};
 
 const SLOTS: usize = 16_384;
@@ -21,6 +21,11 @@ const MASTERS: usize = 3;
 const NODE_TIMEOUT_MS: &str = "2000";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a slot is moved until it is: an election or a full buffer ends a move.
+const MOVES_MAX: usize = 3;
+/// The states in which a move of Valkey 9 is over.
+const ENDS: [&str; 3] = [MOVED, "failed", "cancelled"];
+const MOVED: &str = "success";
 
 /// Three masters that share all slots, each with a replica if asked for.
 #[derive(Debug)]
@@ -31,19 +36,24 @@ pub struct RedisCluster {
 impl RedisCluster {
     /// Starts three masters without replicas.
     pub fn start() -> Result<Self, String> {
-        Self::start_of(MASTERS)
+        Self::start_with(&[])
+    }
+
+    /// Starts three masters with more command-line arguments, which count after a restart too.
+    pub fn start_with(words: &[&str]) -> Result<Self, String> {
+        Self::start_of(MASTERS, words)
     }
 
     /// Starts three masters with one replica each, which takes over when its master dies.
     pub fn start_with_replicas() -> Result<Self, String> {
-        Self::start_of(2 * MASTERS)
+        Self::start_of(2 * MASTERS, &[])
     }
 
-    fn start_of(count: usize) -> Result<Self, String> {
+    fn start_of(count: usize, words: &[&str]) -> Result<Self, String> {
         let mut nodes = Vec::new();
         for _ in 0..count {
             let bus = free_port()?.to_string();
-            nodes.push(Redis::start_with(&[
+            let of_cluster = [
                 "--cluster-enabled",
                 "yes",
                 "--cluster-node-timeout",
@@ -52,7 +62,8 @@ impl RedisCluster {
                 &bus,
                 "--repl-diskless-sync-delay",
                 "0",
-            ])?);
+            ];
+            nodes.push(Redis::start_with(&[&of_cluster[..], words].concat())?);
         }
         let cluster = Self { nodes };
         cluster.join()?;
@@ -73,10 +84,8 @@ impl RedisCluster {
             first.send(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus])?;
         }
         self.wait(|info| info.contains(&format!("cluster_known_nodes:{}", self.nodes.len())))?;
-        for (replica, master) in self.nodes[MASTERS..].iter().zip(&self.nodes) {
-            let id = master.send(&["CLUSTER", "MYID"])?;
-            let id = id.lines().nth(1).unwrap_or_default().to_owned();
-            replica.send(&["CLUSTER", "REPLICATE", &id])?;
+        for (master, replica) in self.nodes[MASTERS..].iter().enumerate() {
+            replica.send(&["CLUSTER", "REPLICATE", &self.id(master)?])?;
         }
         self.wait(|info| info.contains("cluster_state:ok"))?;
         // A replica without data is never elected.
@@ -100,19 +109,20 @@ impl RedisCluster {
         (0..self.nodes.len()).filter(|place| is_master(&self.nodes[*place])).collect()
     }
 
-    /// Kills a master, waits until its replica has taken over, and starts it again: as a replica of that one.
+    /// Lets a master go away, waits until its replica has taken over, and lets it come back: it becomes a replica of that
+    /// one.
     ///
     /// Fails if one of these steps takes longer than a minute.
-    pub fn fail_over(&mut self, master: usize) -> Result<(), String> {
-        self.nodes[master].kill()?;
+    pub fn fail_over(&mut self, master: usize, away: Away) -> Result<(), String> {
+        self.nodes[master].go(away)?;
         let others: Vec<&Redis> = self.others(master);
         until("the replica takes over", || {
             let masters = others.iter().filter(|node| is_master(node)).count();
             masters == MASTERS
                 && others.iter().all(|node| says(node, "CLUSTER", "cluster_state:ok"))
         })?;
-        self.nodes[master].restart()?;
-        until("the killed master follows the new one", || {
+        self.nodes[master].come_back(away)?;
+        until("the old master follows the new one", || {
             says(&self.nodes[master], "replication", "master_link_status:up")
         })
     }
@@ -122,25 +132,65 @@ impl RedisCluster {
         others.map(|(_, node)| node).collect()
     }
 
-    /// Moves the slot of a key to another master, and waits until the replicas have what was moved: a failover would lose
-    /// it otherwise.
+    /// Moves the slot of a key to another master, and waits until all know it and the replicas have what was moved: a
+    /// failover would lose it otherwise.
     pub fn move_slot(&mut self, key: &str) -> Result<(), String> {
         let masters = self.masters();
         let slot = self.nodes[masters[0]].send(&["CLUSTER", "KEYSLOT", key])?;
-        let slot = slot.trim_start_matches(':').trim_end().lines().next().unwrap_or("").to_owned();
-        let id = |place: usize| -> Result<String, String> {
-            let id = self.nodes[place].send(&["CLUSTER", "MYID"])?;
-            Ok(id.lines().nth(1).unwrap_or_default().to_owned())
-        };
+        let slot = slot.trim_start_matches(':').trim_end().to_owned();
         let has_it = |place: &&usize| self.nodes[**place].send(&["EXISTS", key]).is_ok();
         let from = *masters.iter().find(has_it).ok_or("no master has the slot")?;
         let to = *masters.iter().find(|place| **place != from).ok_or("there is one master")?;
+        if !self.move_whole(&slot, (from, to))? {
+            self.move_keys(&slot, (from, to))?;
+        }
+        // Who does not know it yet would not stand in for the other master.
+        let port = format!(":{}", self.nodes[to].port());
+        let knows = |(place, node): (usize, &Redis)| match node.send(&["EXISTS", key]) {
+            Ok(_) => place == to,
+            Err(error) => error.contains("MOVED") && error.ends_with(&port),
+        };
+        until("all know where the slot is", || self.nodes.iter().enumerate().all(knows))?;
+        self.wait_for_replicas()
+    }
+
+    /// Lets the server move a slot, as Valkey 9 does in the background. False if it cannot.
+    fn move_whole(&self, slot: &str, (from, to): (usize, usize)) -> Result<bool, String> {
+        let (source, id) = (&self.nodes[from], self.id(to)?);
+        let mut failed = String::new();
+        for _ in 0..MOVES_MAX {
+            let before = moves(source).unwrap_or_default();
+            let is_new =
+                |one: &String| !before.iter().any(|old| field(old, "name") == field(one, "name"));
+            match source.send(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", &id]) {
+                Err(error) if error.to_lowercase().contains("unknown subcommand") => {
+                    return Ok(false);
+                }
+                answer => drop(answer?),
+            }
+            let this = || moves(source).ok()?.into_iter().find(is_new);
+            let state = |one: &String| field(one, "state").to_owned();
+            let is_over = |state: &String| ENDS.contains(&state.as_str());
+            until("the slot is moved", || {
+                this().as_ref().map(state).is_some_and(|at| is_over(&at))
+            })?;
+            let this = this().unwrap_or_default();
+            if state(&this) == MOVED {
+                return Ok(true);
+            }
+            failed = format!("{}: {}", state(&this), field(&this, "message"));
+        }
+        Err(format!("slot {slot} did not move, {MOVES_MAX} times; the last time it {failed}"))
+    }
+
+    /// Moves a slot key by key: Redis, and Valkey before version 9, have no other way.
+    fn move_keys(&self, slot: &str, (from, to): (usize, usize)) -> Result<(), String> {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
-        target.send(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)?])?;
-        source.send(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)?])?;
+        target.send(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &self.id(from)?])?;
+        source.send(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &self.id(to)?])?;
         let port = target.port().to_string();
         loop {
-            let keys = source.send(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])?;
+            let keys = source.send(&["CLUSTER", "GETKEYSINSLOT", slot, "100"])?;
             let keys: Vec<&str> = keys.lines().filter(|line| line.contains('{')).collect();
             if keys.is_empty() {
                 break;
@@ -149,14 +199,23 @@ impl RedisCluster {
                 source.send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])?;
             }
         }
-        for place in [to, from].into_iter().chain(masters.iter().copied()) {
-            self.nodes[place].send(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)?])?;
+        for place in [to, from].into_iter().chain(self.masters()) {
+            self.nodes[place].send(&["CLUSTER", "SETSLOT", slot, "NODE", &self.id(to)?])?;
         }
-        self.wait_for_replicas()
+        Ok(())
+    }
+
+    /// How the cluster names this node.
+    fn id(&self, place: usize) -> Result<String, String> {
+        let id = self.nodes[place].send(&["CLUSTER", "MYID"])?;
+        Ok(id.lines().nth(1).unwrap_or_default().to_owned())
     }
 
     /// Waits until each replica has what its master has written so far.
-    fn wait_for_replicas(&self) -> Result<(), String> {
+    pub fn wait_for_replicas(&self) -> Result<(), String> {
+        if self.nodes.len() == MASTERS {
+            return Ok(());
+        }
         for place in self.masters() {
             let info = self.nodes[place].send(&["INFO", "replication"])?;
             let written = number_in(&info, "master_repl_offset:");
@@ -176,8 +235,31 @@ impl RedisCluster {
     }
 }
 
+/// The moves of slots that a server of Valkey 9 knows, as on the wire: pairs of a field and its value.
+fn moves(server: &Redis) -> Result<Vec<String>, String> {
+    let answer = server.send(&["CLUSTER", "GETSLOTMIGRATIONS"])?;
+    // The first field of each is its name.
+    let name = "$4\r\nname\r\n";
+    Ok(answer.split(name).skip(1).map(|rest| format!("{name}{rest}")).collect())
+}
+
+/// The value of a field: two lines below it, behind its length.
+fn field<'a>(one: &'a str, name: &str) -> &'a str {
+    let mut lines = one.lines().skip_while(|line| *line != name);
+    lines.nth(2).unwrap_or_default()
+}
+
 fn is_master(node: &Redis) -> bool {
     node.send(&["ROLE"]).is_ok_and(|role| role.contains("\r\nmaster\r\n"))
+}
+
+/// Whether a master's answer to `ROLE` says that its only replica has all that it has.
+fn is_copied(role: &str) -> bool {
+    let lines: Vec<&str> = role.lines().collect();
+    match lines[..] {
+        ["*3", _, "master", offset, "*1", .., copied] => offset.strip_prefix(':') == Some(copied),
+        _ => false,
+    }
 }
 
 /// Whether `CLUSTER INFO`, or this part of `INFO`, has a text.
@@ -243,10 +325,16 @@ impl RedisSentinel {
         Ok(started)
     }
 
-    /// Waits until the sentinel could promote a replica.
+    /// Waits until the sentinel could promote a replica, which has all that the master was told.
     fn wait_for_replica(&self) -> Result<(), String> {
         until("the sentinel knows a replica that follows", || {
             self.says("REPLICAS").contains("master-link-status\r\n$2\r\nok")
+        })?;
+        let master = if self.names(&self.master) { &self.master } else { &self.replica };
+        // A replica that follows may get what comes next a second later. What is published goes to replicas too.
+        master.send(&["PUBLISH", "testkit", "copied"])?;
+        until("the replica has what was published", || {
+            master.send(&["ROLE"]).is_ok_and(|role| is_copied(&role))
         })
     }
 
@@ -267,22 +355,24 @@ impl RedisSentinel {
         until("the replica is a master", || is_master(&self.replica))
     }
 
-    /// Kills the master, waits until the other server has taken over, and starts the killed one again, as its replica.
-    /// It ends when the sentinel could do the same again.
+    /// Lets the master go away, waits until the other server has taken over, and lets it come back. It is a master then, until the
+    /// sentinel makes it a replica after some ten seconds; with `hurries`, at once. It ends when the sentinel
+    /// could do the same again.
     ///
     /// Fails if one of these steps takes longer than a minute.
-    pub fn fail_over(&mut self) -> Result<(), String> {
+    pub fn fail_over(&mut self, away: Away, hurries: bool) -> Result<(), String> {
         let is_first = self.names(&self.master);
-        self.pair(is_first).0.kill()?;
+        self.pair(is_first).0.go(away)?;
         until("the replica takes over", || {
             let new = if is_first { &self.replica } else { &self.master };
             is_master(new) && self.names(new)
         })?;
         let (old, new) = self.pair(is_first);
-        old.restart()?;
-        // The sentinel would say so too, after some ten seconds.
-        old.send(&["REPLICAOF", "127.0.0.1", &new.port().to_string()])?;
-        until("the killed master follows the new one", || {
+        old.come_back(away)?;
+        if hurries {
+            old.send(&["REPLICAOF", "127.0.0.1", &new.port().to_string()])?;
+        }
+        until("the old master follows the new one", || {
             says(old, "replication", "master_link_status:up")
         })?;
         self.wait_for_replica()
@@ -339,5 +429,28 @@ impl Kind for SentinelKind {
     fn is_ready(&self, _data: &Path, port: u16, pid: u32) -> bool {
         crate::redis::send(port, &["INFO", "server"])
             .is_ok_and(|info| info.lines().any(|line| line == format!("process_id:{pid}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{field, is_copied};
+
+    #[test]
+    fn a_master_is_copied_if_its_only_replica_has_as_much_as_itself() {
+        let role = |replicas: &str| format!("*3\r\n$6\r\nmaster\r\n:30\r\n{replicas}");
+        let replica = |at: &str| format!("*3\r\n$9\r\n127.0.0.1\r\n$4\r\n9001\r\n$2\r\n{at}\r\n");
+        assert!(is_copied(&role(&format!("*1\r\n{}", replica("30")))));
+        assert!(!is_copied(&role(&format!("*1\r\n{}", replica("29")))));
+        assert!(!is_copied(&role("*0\r\n")));
+        assert!(!is_copied("*5\r\n$5\r\nslave\r\n"));
+    }
+
+    #[test]
+    fn a_field_of_a_move_is_found_by_its_name() {
+        let one =
+            "$4\r\nname\r\n$2\r\nab\r\n$5\r\nstate\r\n$6\r\nfailed\r\n$7\r\nmessage\r\n$0\r\n\r\n";
+        assert_eq!((field(one, "name"), field(one, "state")), ("ab", "failed"));
+        assert_eq!((field(one, "message"), field(one, "cow_size")), ("", ""));
     }
 }

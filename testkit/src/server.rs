@@ -104,6 +104,11 @@ impl<K: Kind> Server<K> {
     }
 
     /// Does nothing if the server is not running.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        self.process.as_ref().map_or(Ok(()), |process| process.signal(signal))
+    }
+
+    /// Does nothing if the server is not running.
     pub(crate) fn kill(&mut self) -> Result<(), String> {
         self.process.take().map_or(Ok(()), Process::kill)
     }

@@ -17,9 +17,8 @@ pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
 pub const REDIS_CLUSTER_VARIABLE: &str = "SERIATIM_TEST_REDIS_CLUSTER";
 
 // Statics are not dropped: these servers get the death signal, and the next start removes their directories.
-static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
-    Postgres::start_with(PostgresOptions { durable: false, ..PostgresOptions::default() })
-});
+static POSTGRES: LazyLock<Result<Postgres, String>> =
+    LazyLock::new(|| Postgres::start_with(PostgresOptions::shared()));
 static BOUNCER: LazyLock<Result<PgBouncer, String>> =
     LazyLock::new(|| PgBouncer::start(postgres_port()?));
 static MYSQL: LazyLock<Result<Mysql, String>> =

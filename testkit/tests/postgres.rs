@@ -42,6 +42,15 @@ fn durability_is_on_unless_it_is_turned_off() {
 }
 
 #[test]
+fn texts_are_sorted_by_bytes_unless_a_locale_is_given() {
+    let sorted = "SELECT string_agg(t, ' ' ORDER BY t) FROM unnest('{b,A,á,Z}'::text[]) t";
+    let by_bytes = Postgres::start().unwrap();
+    assert_eq!(by_bytes.query(sorted).unwrap(), "A Z b á");
+    let shared = Postgres::start_with(PostgresOptions::shared()).unwrap();
+    assert_eq!(shared.query(sorted).unwrap(), "A á b Z");
+}
+
+#[test]
 fn a_dropped_postgres_leaves_neither_a_listener_nor_its_directory() {
     let postgres = Postgres::start().unwrap();
     let port = postgres.port();

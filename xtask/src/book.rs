@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::files::{self, copy, write};
+use crate::links::{is_page, linked, links};
 use crate::step;
 
 const INSTALL: &str = "the book needs mdBook: cargo install --locked mdbook";
-/// Files that are no page are read there.
-const REPOSITORY: &str = "https://github.com/seriatim/seriatim/tree/main";
 const DECISIONS: &str = "docs/decisions/";
+/// Pages show what is in these folders.
+const PICTURES: [&str; 2] = ["docs/charts/", "docs/images/"];
 const SETTINGS: &str = r#"[book]
 title = "Seriatim"
 language = "en"
@@ -20,11 +21,12 @@ language = "en"
 git-repository-url = "https://github.com/seriatim/seriatim"
 default-theme = "light"
 preferred-dark-theme = "navy"
+no-section-label = true
 [output.html.search]
 limit-results = 20
 "#;
 
-/// A page of the table of contents.
+/// An entry of the table of contents: a page, or without a path the title of those below it.
 struct Chapter {
     depth: usize,
     title: String,
@@ -54,7 +56,8 @@ fn write_source(root: &Path, src: &Path) -> Result<usize, String> {
     let files = files::list(root)?;
     let readme = read(root, "README.md")?;
     let chapters = chapters(root, &readme, &files)?;
-    let pages: BTreeSet<&str> = chapters.iter().map(|chapter| chapter.path.as_str()).collect();
+    let pages = chapters.iter().map(|chapter| chapter.path.as_str());
+    let pages: BTreeSet<&str> = pages.filter(|path| !path.is_empty()).collect();
     let absent: Vec<&str> = files
         .iter()
         .map(String::as_str)
@@ -64,13 +67,20 @@ fn write_source(root: &Path, src: &Path) -> Result<usize, String> {
         return Err(format!("not in the table of README.md: {}", absent.join(", ")));
     }
     for path in &pages {
-        write(&src.join(path), &linked(&read(root, path)?, path, &pages))?;
+        let is_inside = |file: &str| pages.contains(file) || is_picture(file);
+        let page = linked(&read(root, path)?, path, "main", is_inside);
+        // mdBook makes `index.html` of README.md, but not of a link with an anchor.
+        write(&src.join(path), &page.replace("../README.md#", "../index.md#"))?;
     }
-    for path in files.iter().filter(|path| path.starts_with("docs/images/")) {
+    for path in files.iter().filter(|path| is_picture(path)) {
         copy(&root.join(path), &src.join(path))?;
     }
     write(&src.join("SUMMARY.md"), &summary(&chapters))?;
-    Ok(chapters.len())
+    Ok(pages.len())
+}
+
+fn is_picture(path: &str) -> bool {
+    PICTURES.iter().any(|folder| path.starts_with(folder))
 }
 
 /// README.md, and what the rows of its table name, each row as a part. A link to a folder stands for its pages.
@@ -89,6 +99,7 @@ fn chapters(root: &Path, readme: &str, files: &BTreeSet<String>) -> Result<Vec<C
                 let title = title(&read(root, path)?).unwrap_or(text).to_owned();
                 chapters.push(chapter(0, &title, path));
             } else if path == DECISIONS.trim_end_matches('/') {
+                chapters.push(chapter(0, "Decisions", ""));
                 let decisions = files.iter().filter(|path| path.starts_with(DECISIONS));
                 for path in decisions {
                     let text = read(root, path)?;
@@ -108,65 +119,8 @@ fn summary(chapters: &[Chapter]) -> String {
     text
 }
 
-fn is_page(path: &str) -> bool {
-    Path::new(path).extension().is_some_and(|extension| extension == "md")
-}
-
 fn title(page: &str) -> Option<&str> {
     page.lines().find_map(|line| line.strip_prefix("# "))
-}
-
-/// The links of a text, as (text, target).
-fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.match_indices("](").filter_map(|(at, _)| {
-        let before = &text[..at];
-        let name = &before[before.rfind('[')? + 1..];
-        let (target, _) = text[at + 2..].split_once(')')?;
-        Some((name, target))
-    })
-}
-
-/// The page, with links to files outside the book turned to the repository.
-fn linked(page: &str, path: &str, pages: &BTreeSet<&str>) -> String {
-    let mut out = String::new();
-    let mut rest = page;
-    while let Some(at) = rest.find("](") {
-        let (before, after) = rest.split_at(at + 2);
-        out.push_str(before);
-        let Some((target, behind)) = after.split_once(')') else {
-            rest = after;
-            break;
-        };
-        out.push_str(&moved(target, path, pages).unwrap_or_else(|| target.to_owned()));
-        rest = behind;
-        out.push(')');
-    }
-    out + rest
-}
-
-/// The address of a file that is no page, in the repository.
-fn moved(target: &str, from: &str, pages: &BTreeSet<&str>) -> Option<String> {
-    let file = target.split('#').next().filter(|file| !file.is_empty())?;
-    if target.contains("://") || target.starts_with("mailto:") || target.contains(' ') {
-        return None;
-    }
-    let path = resolved(Path::new(from).parent()?, file);
-    let is_inside = pages.contains(path.as_str()) || path.starts_with("docs/images/");
-    (!is_inside).then(|| format!("{REPOSITORY}/{path}"))
-}
-
-fn resolved(folder: &Path, file: &str) -> String {
-    let mut path = PathBuf::new();
-    for part in folder.join(file).components() {
-        match part {
-            Component::ParentDir => {
-                path.pop();
-            }
-            Component::Normal(name) => path.push(name),
-            _ => {}
-        }
-    }
-    path.display().to_string()
 }
 
 fn read(root: &Path, path: &str) -> Result<String, String> {
@@ -178,21 +132,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_stay_within_the_book_or_lead_to_the_repository() {
-        let pages = BTreeSet::from(["docs/cli.md", "SECURITY.md"]);
-        let page = "[a](cli.md#x) [b](../SECURITY.md) [c](../deploy) [d](https://x.y/z) [e](#here)";
-        let expected = format!(
-            "[a](cli.md#x) [b](../SECURITY.md) [c]({REPOSITORY}/deploy) [d](https://x.y/z) [e](#here)"
-        );
-        assert_eq!(linked(page, "docs/cli.md", &pages), expected);
-    }
-
-    #[test]
-    fn every_page_of_the_documentation_is_a_chapter() {
+    fn every_page_of_the_documentation_is_a_chapter_with_its_pictures() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
         let src = std::env::temp_dir().join(format!("seriatim-book-{}", std::process::id()));
         let pages = write_source(root, &src);
-        let summary = fs::read_to_string(src.join("SUMMARY.md")).unwrap_or_default();
+        let read = |path: &str| fs::read_to_string(src.join(path)).unwrap_or_default();
+        let (summary, performance) = (read("SUMMARY.md"), read("docs/performance.md"));
+        let pictures: Vec<&str> = links(&performance)
+            .map(|(_, target)| target)
+            .filter(|target| Path::new(target).extension().is_some_and(|end| end == "svg"))
+            .collect();
+        let lost: Vec<&&str> =
+            pictures.iter().filter(|path| !src.join("docs").join(path).exists()).collect();
+        assert!(pictures.len() > 3 && lost.is_empty(), "pictures of a page: {lost:?}");
         let _ = fs::remove_dir_all(&src);
         assert!(pages.is_ok_and(|pages| pages > 20), "{summary}");
         assert!(summary.contains("](docs/cli.md)"), "{summary}");

@@ -13,8 +13,8 @@ use crate::{Failure, cargo, files, packages, step};
 const STORES: [&str; 6] = ["sqlite", "postgres", "mysql", "redis", "cluster", "sentinel"];
 const JOBS: u64 = 20_000;
 const USAGE: &str = "usage: cargo xtask campaign --hours N [--store sqlite|postgres|mysql|redis|cluster|sentinel]... [--jobs N] \
-    [--seed S] [--write]; cluster and sentinel are those of Redis; N may be a fraction; --write: the figures into docs/reliability.md";
-const PAGE: &str = "docs/reliability.md";
+    [--seed S] [--write]; cluster and sentinel are those of Redis; N may be a fraction; --write: the figures into docs/testing.md";
+const PAGE: &str = "docs/testing.md";
 
 struct Options {
     length: Duration,

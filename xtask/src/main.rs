@@ -15,6 +15,7 @@ mod faults;
 mod files;
 mod fleet;
 mod fuzz;
+mod links;
 mod lowkiq;
 mod measured;
 mod names;
@@ -49,8 +50,8 @@ Developer commands of Seriatim.
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask book            README.md and docs/ as a book with search (mdBook), in target/book/html
     cargo xtask dist            archive, Debian package, list of parts and checksums of a release
-    cargo xtask publish         packs the crates of a release and builds them from their packages;
-                                publishes nothing
+    cargo xtask publish         packs the crates of a release and builds them from their packages; packs
+                                the clients for Node and Python; publishes nothing
     cargo xtask faults [--jobs N]
                                 kills, pauses and restarts processes and servers under a load of
                                 20,000 jobs (or N) in each mode, and checks each history

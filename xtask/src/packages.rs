@@ -75,9 +75,10 @@ fn missing(more: &[(&'static str, &'static str)]) -> Vec<MissingProgram> {
     programs.chain(libraries).collect()
 }
 
-fn runs(program: &str, args: &[&str]) -> bool {
+/// Whether a program is there and succeeds.
+pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stderr(Stdio::null());
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -9,7 +9,39 @@ use crate::files;
 
 const TABLE: &str = "docs/parity.md";
 /// The last column of its tables names tests.
-const NAMING: &str = "docs/dashboard.md";
+const NAMING: &str = "docs/testing.md";
+
+/// How many rows each system has.
+const ROWS: [(char, u32); 5] = [('L', 21), ('S', 11), ('N', 14), ('D', 19), ('E', 8)];
+/// The tests that show most of their rows, where these are not the first ones.
+const SHOWN: [(&str, &str); 23] = [
+    ("L9", "l9_by_node_each_queue_is_one_node_s_and_moves_only_when_that_one_leaves"),
+    ("L12", "l12_client_middleware_computes_the_key_and_refuses"),
+    ("L13", "l13_middleware_stands_around_every_call_the_first_outermost"),
+    (
+        "L14",
+        "l14_payloads_lie_encrypted_in_the_store_and_reach_workers_and_people_as_they_were_pushed",
+    ),
+    ("L15", "l15_a_call_that_takes_too_long_is_given_up"),
+    ("L17", "l17_stats_have_the_shape_of_lowkiq"),
+    ("L18", "l18_a_stopping_engine_lets_calls_finish_and_takes_no_more"),
+    ("S1", "l11_s1_so_many_calls_run_at_once_whatever_the_number_of_queues"),
+    ("S2", "s2_weighted_order_serves_by_weight"),
+    ("S4", "s4_the_default_backoff_is_the_one_that_people_know"),
+    ("N1", "n1_n3_d17_nothing_is_lost_and_nothing_overlaps"),
+    ("N3", "n1_n3_d17_nothing_is_lost_and_nothing_overlaps"),
+    ("N4", "n4_a_worker_that_dies_is_restarted_and_the_poison_is_buried_alone"),
+    ("N5", "n5_periodic_programs_run_pause_and_run_again_and_their_node_shows_them"),
+    ("N6", "n6_a_worker_s_own_limit_holds"),
+    ("N13", "n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun"),
+    ("D1", "d1_a_job_is_triggered_as_before"),
+    ("D3", "d3_the_status_tells_attempt_times_heartbeat_error_and_progress"),
+    ("D7", "l1_d7_a_busy_key_cannot_be_claimed"),
+    ("D12", "d12_a_pipeline_whose_node_died_goes_on_elsewhere_at_the_last_finished_step"),
+    ("D15", "d15_each_action_is_written_down_with_who_where_what_and_how_it_ended"),
+    ("D17", "n1_n3_d17_nothing_is_lost_and_nothing_overlaps"),
+    ("D18", "d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do"),
+];
 
 /// A test, and its file from the root.
 type Test = (String, String);
@@ -61,7 +93,9 @@ fn read(root: &Path) -> Result<String, String> {
 
 /// The page, with the tests of each row. A row without a test is refused, and one that does not say what differs.
 fn filled(root: &Path) -> Result<String, String> {
-    let (page, tests) = (read(root)?, tests(root)?);
+    let (page, mut tests) = (read(root)?, tests(root)?);
+    check_rows(&page)?;
+    show(&mut tests, &SHOWN)?;
     let missing: Vec<&str> =
         page.lines().filter_map(row_of).filter(|row| !tests.contains_key(*row)).collect();
     if !missing.is_empty() {
@@ -76,6 +110,33 @@ fn filled(root: &Path) -> Result<String, String> {
         ));
     }
     Ok(page.lines().map(|line| filled_line(line, &tests) + "\n").collect())
+}
+
+/// Refuses a page that lacks a row, or has one twice.
+fn check_rows(page: &str) -> Result<(), String> {
+    let wanted =
+        ROWS.iter().flat_map(|(letter, last)| (1..=*last).map(move |n| format!("{letter}{n}")));
+    let mut wanted: Vec<String> = wanted.collect();
+    let mut rows: Vec<&str> = page.lines().filter_map(row_of).collect();
+    wanted.sort_unstable();
+    rows.sort_unstable();
+    if wanted == rows {
+        return Ok(());
+    }
+    let lost: Vec<&String> = wanted.iter().filter(|row| !rows.contains(&row.as_str())).collect();
+    Err(format!("{TABLE}: {} rows instead of {}; missing: {lost:?}", rows.len(), wanted.len()))
+}
+
+/// Puts these tests before the others of their rows.
+fn show(tests: &mut BTreeMap<String, Vec<Test>>, shown: &[(&str, &str)]) -> Result<(), String> {
+    for (row, wanted) in shown {
+        let named = tests.get_mut(*row).map(Vec::as_mut_slice).unwrap_or_default();
+        let place = named.iter().position(|(name, _)| name == wanted);
+        let place =
+            place.ok_or_else(|| format!("{row}: there is no test `{wanted}`: change SHOWN"))?;
+        named[..=place].rotate_right(1);
+    }
+    Ok(())
 }
 
 /// The row of a line that leaves open what differs.
@@ -229,6 +290,26 @@ mod tests {
         assert_eq!(silent_row("| L7 | a morgue | morgue |  | old |"), Some("L7"));
         assert_eq!(silent_row("| L7 | a morgue | morgue | nothing | old |"), None);
         assert_eq!(silent_row("| row | a | b | | |"), None);
+    }
+
+    #[test]
+    fn a_row_that_is_gone_is_missed() {
+        let rows = ROWS.iter().flat_map(|(letter, last)| (1..=*last).map(move |n| (letter, n)));
+        let rows = rows.map(|(letter, n)| format!("| {letter}{n} | a | b | c | d |"));
+        let page = rows.collect::<Vec<_>>().join("\n");
+        assert_eq!(check_rows(&page), Ok(()));
+        let less = page.replace("| S7 | a | b | c | d |\n", "");
+        assert!(check_rows(&less).is_err_and(|error| error.contains("72 rows instead of 73") && error.contains("S7")));
+    }
+
+    #[test]
+    fn the_test_that_shows_most_of_a_row_comes_first() {
+        let named = ["l7_a", "l7_b", "l7_c"].map(|name| (name.to_owned(), "x.rs".to_owned()));
+        let mut tests = BTreeMap::from([("L7".to_owned(), named.to_vec())]);
+        show(&mut tests, &[("L7", "l7_c")]).unwrap();
+        let names: Vec<&str> = tests["L7"].iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["l7_c", "l7_a", "l7_b"]);
+        assert!(show(&mut tests, &[("L7", "l7_d")]).is_err());
     }
 
     #[test]

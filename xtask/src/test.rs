@@ -35,8 +35,9 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
 
 const CLIPPY: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-/// The binary without its own features: code that replaces a missing one is compiled only here. The features of the other
-/// packages, and an example for the sake of the dependencies of tests, are those of [`CLIPPY`]: nothing else is checked again.
+/// The binary without its own features: code that replaces a missing one is compiled only here. The
+/// features of the other packages, and an example for the sake of the dependencies of tests, are those of [`CLIPPY`]:
+/// nothing else is checked again.
 const CLIPPY_BARE: [&str; 11] = [
     "clippy",
     "--workspace",
@@ -180,8 +181,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) fn start(root: &Path) -> Result<Self, String> {
-        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
-        let postgres = Postgres::start_with(options)?;
+        let postgres = Postgres::start_with(PostgresOptions::shared())?;
         let bouncer = PgBouncer::start(postgres.port())?;
         let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
         let mysql = Mysql::start_with(options)?;

@@ -24,7 +24,8 @@ def outcome_of(handle: Callable[[Lane], Any], lane: Lane) -> Outcome:
             raise TypeError("the handler is `async def`, which is not awaited: write a function, with asyncio.run(…) in it if need be")
         if inspect.isgenerator(answer):
             answer = drive(answer, lane)
-        json.dumps(answer if is_outcome(answer) else None)
+        # NaN is no JSON.
+        json.dumps(answer if is_outcome(answer) else None, allow_nan=False)
     except Stopped as stop:
         log.info("lane %s (key %r): %s", lane.lane, lane.key, stop)
         return stop.outcome

@@ -65,7 +65,7 @@ class Lane:
 
     def progress(self, progress: Any) -> None:
         """Reports progress: any JSON value, which replaces the one before."""
-        self._report(json.dumps(progress))
+        self._report(json.dumps(progress, allow_nan=False))
 
     def step(self, name: str, run: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Runs a step and returns its result as JSON; if it ended in an earlier run, only returns the result. Ends the

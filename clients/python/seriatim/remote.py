@@ -19,6 +19,8 @@ from .outcome import Outcome, release, retry
 from .steps import NOBODY
 
 HEARTBEAT_MAX_S = 5.0
+# Of one claim, for the server.
+LANES_MAX = 1000
 PULSE_MIN_S = 1.0
 RELEASE_S = 2.0
 # A signal that comes just before a wait, or to another thread, does not end it: Python runs its handler after the wait.
@@ -44,16 +46,16 @@ class RemoteWorker:
         wait: float = 5.0,
         stop_timeout: float = 25.0,
         name: Optional[str] = None,
-        groups: Optional[list[str]] = None,
+        consumer_groups: Optional[list[str]] = None,
         build: Optional[str] = None,
     ):
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise ValueError(f"concurrency must be a whole number from 1 on, not {concurrency!r}")
+        if not isinstance(concurrency, int) or not 1 <= concurrency <= LANES_MAX:
+            raise ValueError(f"concurrency must be a whole number from 1 to {LANES_MAX}, not {concurrency!r}")
         self.client, self.handle, self.concurrency = client, handle, concurrency
         self.queues = [queues] if isinstance(queues, str) else queues
         self.lease, self.wait, self.stop_timeout = lease, wait, stop_timeout
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
-        self.groups, self.build = groups, build
+        self.consumer_groups, self.build = consumer_groups, build
         # Lanes in work, with their claims.
         self._running: dict[Lane, dict[str, Any]] = {}
         self._lock, self._beating = threading.Lock(), threading.Lock()
@@ -129,7 +131,7 @@ class RemoteWorker:
         limit, sent_at = self.concurrency - len(running), time.monotonic()
         body = {
             "queues": self.queues,
-            "consumer_groups": self.groups,
+            "consumer_groups": self.consumer_groups,
             "limit": limit,
             "lease_ttl_sec": self.lease,
             # The time of the claim counts from here.
@@ -200,18 +202,17 @@ class RemoteWorker:
             self._settle([(lane, retry(refused))], math.inf)
 
     def _settle(self, outcomes: list[tuple[Lane, Outcome]], retry_for: float) -> None:
-        with self._lock:
-            outcomes = [(lane, outcome) for lane, outcome in outcomes if lane in self._running]
-            results = [{**proof(self._running[lane]), **outcome} for lane, outcome in outcomes]
-        # A second settle of a claim changes nothing: it is stale.
-        answer = self._call("/work/settle", {"results": results}, safe=True, retry_for=retry_for)
-        for (lane, _), result in zip(outcomes, answer["results"]):
-            if result["status"] == "stale":
-                log.warning("the claim of lane %s (key %r) was lost, or settled before", lane.lane, lane.key)
-        # The server waits with the answer while there are no others.
-        busy = [one for one, result in zip(outcomes, answer["results"]) if result["status"] == "busy"]
-        if busy:
-            self._settle(busy, retry_for)
+        while outcomes:
+            with self._lock:
+                outcomes = [(lane, outcome) for lane, outcome in outcomes if lane in self._running]
+                results = [{**proof(self._running[lane]), **outcome} for lane, outcome in outcomes]
+            # A second settle of a claim changes nothing: it is stale.
+            answer = self._call("/work/settle", {"results": results}, safe=True, retry_for=retry_for)
+            for (lane, _), result in zip(outcomes, answer["results"]):
+                if result["status"] == "stale":
+                    log.warning("the claim of lane %s (key %r) was lost, or settled before", lane.lane, lane.key)
+            # The server waits with the answer while there are no others.
+            outcomes = [one for one, result in zip(outcomes, answer["results"]) if result["status"] == "busy"]
 
     def _beat(self) -> None:
         while not self._over.wait(min(self.lease / 3, HEARTBEAT_MAX_S)):

@@ -50,7 +50,7 @@ def run_step(lane: Lane, name: str, run: Callable[[], Any]) -> Any:
     if told["state"] == "done":
         return told.get("result")
     # As JSON gives it back: later runs see the same.
-    result = json.loads(json.dumps(run()))
+    result = json.loads(json.dumps(run(), allow_nan=False))
     lane._ask(name, True, result)
     return result
 

@@ -4,16 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seriatim::Timestamp;
-use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Store};
+use seriatim::store::{JobView, Store};
 
 use super::error::Result;
-use super::find;
+use super::job_filters::Filters;
+use super::job_pages::{self, By, Latest, Status, Wanted};
+use super::lane_pages::SCAN_DEFAULT;
 use crate::base::text::{cut, one_line};
 use crate::protocol::document;
 use crate::protocol::value::Time;
 
 /// The cause of jobs without an error.
 pub(crate) const UNKNOWN_CAUSE: &str = "no error is known";
+/// A shorter part of an error says too little to filter jobs by it.
+const COMMON_BYTES_MIN: usize = 4;
 /// Characters of a cause.
 const CAUSE_COLUMNS: usize = 160;
 
@@ -31,32 +35,52 @@ pub(crate) struct Cause {
     pub(crate) sample: JobView,
 }
 
+impl From<Cause> for document::Cause {
+    fn from(cause: Cause) -> Self {
+        Self {
+            queue: cause.queue,
+            error: cause.error,
+            task: cause.task,
+            count: cause.count,
+            first_at: Time(cause.first),
+            last_at: Time(cause.last),
+            job_id: cause.sample.id,
+        }
+    }
+}
+
 /// Dead jobs that causes are found among, the latest.
 pub(crate) const JOBS_MAX: usize = 1_000;
 
-/// What the latest dead jobs of a queue died of.
-pub(crate) async fn of_queue(store: &dyn Store, queue: &str) -> Result<document::Causes> {
-    find::queue(store, queue).await?;
-    let query = JobQuery {
-        order: JobOrder::UpdatedAt,
-        rows_max: JOBS_MAX,
+/// The latest dead jobs that fit, of the queue that is named or of each that is seen: causes are found among them.
+pub(crate) async fn latest(
+    store: &dyn Store,
+    queue: Option<&str>,
+    filters: Filters<'_>,
+    sees: impl Fn(&str) -> bool,
+) -> Result<Latest> {
+    let wanted = Wanted {
+        queue,
+        status: Status::Dead,
+        by: By::Time,
+        filters,
+        // A cause needs no payloads.
         payload_bytes_max: Some(0),
-        ..JobQuery::new(queue, JobState::Dead)
+        scan_max: SCAN_DEFAULT,
+        after: None,
+        rows_max: JOBS_MAX,
     };
-    let page = store.jobs(query).await?;
-    let cause = |cause: Cause| document::Cause {
-        error: cause.error,
-        task: cause.task,
-        count: cause.count,
-        first_at: Time(cause.first),
-        last_at: Time(cause.last),
-        job_id: cause.sample.id,
-    };
-    Ok(document::Causes {
-        causes: of(&page.rows).into_iter().map(cause).collect(),
-        looked_at: page.rows.len(),
-        more: page.next.is_some(),
-    })
+    job_pages::latest(store, wanted, sees).await
+}
+
+/// What they died of, as programs get it.
+pub(crate) fn document(latest: &Latest) -> document::Causes {
+    document::Causes {
+        causes: of(&latest.rows).into_iter().map(document::Cause::from).collect(),
+        looked_at: latest.rows.len(),
+        more: !latest.more.is_empty() || latest.left_out > 0,
+        left_out: latest.left_out,
+    }
 }
 
 /// The causes of these dead jobs, the most frequent first.
@@ -88,13 +112,24 @@ pub(crate) fn of<'a>(jobs: impl IntoIterator<Item = &'a JobView>) -> Vec<Cause> 
     causes
 }
 
+impl Cause {
+    /// The longest part of its errors that all of them have, to filter jobs by; none if all of it differs.
+    pub(crate) fn common(&self) -> Option<&str> {
+        let error = self.sample.error.as_deref()?;
+        let differs = |c: char| matches!(c, 'N' | '…' | '"' | '\'' | '`');
+        let parts = self.error.split(differs).flat_map(|part| part.split("ID"));
+        let longest = parts.map(str::trim).max_by_key(|part| part.len())?;
+        (longest.len() >= COMMON_BYTES_MIN && error.contains(longest)).then_some(longest)
+    }
+}
+
 /// The first line of an error with `N` for numbers, `ID` for ids and `"…"` for quotes.
 pub(crate) fn masked(error: &str) -> String {
     let line = one_line(error.lines().next().unwrap_or_default());
     let mut masked = String::new();
     let mut rest = line.as_str();
     while let Some(c) = rest.chars().next() {
-        if let Some(length) = quote(rest) {
+        if let Some(length) = quote(&line, rest) {
             masked += "\"…\"";
             rest = &rest[length..];
         } else if c.is_alphanumeric() {
@@ -109,10 +144,17 @@ pub(crate) fn masked(error: &str) -> String {
     cut(&masked, CAUSE_COLUMNS)
 }
 
-/// The length of a quoted text that begins here.
-fn quote(text: &str) -> Option<usize> {
-    let mark = text.chars().next().filter(|c| matches!(c, '"' | '`'))?;
-    text[1..].find(mark).map(|end| end + 2)
+/// The length of a quoted text that begins here, at the end of a line.
+fn quote(line: &str, rest: &str) -> Option<usize> {
+    let mark = rest.chars().next().filter(|c| matches!(c, '"' | '`' | '\''))?;
+    let before = line[..line.len() - rest.len()].chars().next_back();
+    // An apostrophe stands within or behind a word.
+    let is_within = |c: Option<char>| mark == '\'' && c.is_some_and(char::is_alphanumeric);
+    if is_within(before) {
+        return None;
+    }
+    let mut ends = rest.match_indices(mark).skip(1).map(|(at, _)| at + 1);
+    ends.find(|end| !is_within(rest[*end..].chars().next()))
 }
 
 fn word(word: &str) -> String {
@@ -152,10 +194,17 @@ mod tests {
                 "job 0199aa12-77de-7000-8123-000000000001 is gone",
             ),
             ("refused\nat line 7", "refused\nat line 9"),
+            (
+                "Duplicate entry 'ann' for key 'users.name'",
+                "Duplicate entry 'bob o'neil' for key 'users.name'",
+            ),
+            ("KeyError: 'price'", "KeyError: 'of the shop\'s'"),
         ] {
             assert_eq!(masked(one), masked(other));
         }
         assert_eq!(masked("it's 3 o'clock"), "it's N o'clock");
+        let quoted = "the users' table has no column 'x', isn't it";
+        assert_eq!(masked(quoted), "the users' table has no column \"…\", isn't it");
         assert_ne!(masked("cannot connect"), masked("cannot send"));
     }
 }

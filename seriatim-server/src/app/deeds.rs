@@ -53,7 +53,7 @@ const DONE: [(&str, &str); 22] = [
     ("define", "defined"),
     ("delete", "deleted"),
     ("edit", "edited and requeued"),
-    ("group", "set what groups get of"),
+    ("group", "set the groups of"),
     ("limits", "limited"),
     ("pause", "paused"),
     ("push", "pushed"),
@@ -62,13 +62,13 @@ const DONE: [(&str, &str); 22] = [
     ("requeue", "requeued"),
     ("reschedule", "rescheduled"),
     ("resume", "resumed"),
-    ("retry", "made due now"),
+    ("retry", "set"),
     ("run", "ran"),
     ("seal", "sealed"),
     ("start", "started"),
     ("stop", "stopped"),
     ("take", "took"),
-    ("ungroup", "removed what groups got of"),
+    ("ungroup", "removed groups of"),
 ];
 /// What a deed is about: the first that it names.
 const ABOUT: [(&str, &str); 10] = [
@@ -90,7 +90,16 @@ impl Deed {
         let mut on = self.on.clone();
         let (noun, verb) = self.action.split_once(' ').unwrap_or((&self.action, ""));
         let done = DONE.iter().find(|(known, _)| *known == verb).map(|(_, done)| *done);
+        // How an operation ended: `done`, `failed` or `stopped`, and who asked it to stop.
+        let end =
+            verb.split(' ').next().filter(|_| noun == "operation").and_then(|end| match end {
+                "done" => Some("finished".to_owned()),
+                "stopped" => Some(format!("was {verb}")),
+                "failed" => Some(end.to_owned()),
+                _ => None,
+            });
         let mut words = match (noun, verb, done) {
+            ("operation", ..) if end.is_some() => String::new(),
             ("operation", verb, _) if verb != "stop" => {
                 format!("started to {}", verb.replace('_', " "))
             }
@@ -102,22 +111,38 @@ impl Deed {
             ("lane", "delete") => " waiting jobs",
             _ => "",
         };
-        let about = ABOUT.iter().find_map(|(name, said)| Some((*said, on.remove(*name)?)));
+        // An operation may be about one key.
+        let operation = if noun == "operation" { on.remove("operation") } else { None };
+        let about = operation
+            .map(|id| ("operation", id))
+            .or_else(|| ABOUT.iter().find_map(|(name, said)| Some((*said, on.remove(*name)?))));
         let of = match () {
             () if words.starts_with("started to") => "in",
             () if about.is_some() || words.ends_with("jobs") => "of",
             () => "queue",
         };
         if let Some((said, name)) = about {
-            let link = if words.ends_with("jobs") { " of" } else { "" };
+            let link = match &*words {
+                "" => "",
+                jobs if jobs.ends_with("jobs") => " of ",
+                _ => " ",
+            };
             let said = if said.is_empty() { noun } else { said };
-            words += &format!("{link} {said} {name}");
+            words += &format!("{link}{said} {name}");
         }
         words += &on.remove("queue").map(|queue| format!(" {of} {queue}")).unwrap_or_default();
+        words += &end.map(|end| format!(" {end}")).unwrap_or_default();
+        words += if verb == "retry" && noun != "operation" { " to run now" } else { "" };
         words += &on.remove("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
         let more = on.iter().map(|(name, value)| format!("{name} {value}"));
         let more: Vec<String> = more.chain(self.asked.clone()).collect();
         if more.is_empty() { words } else { format!("{words} ({})", more.join(", ")) }
+    }
+
+    /// The queues that it names: several only of an operation.
+    fn queues(&self) -> impl Iterator<Item = &str> {
+        let several = self.on.get("queues").into_iter().flat_map(|names| names.split(','));
+        self.on.get("queue").map(String::as_str).into_iter().chain(several)
     }
 
     pub(crate) fn is_refused(&self) -> bool {
@@ -166,7 +191,7 @@ impl Wanted<'_> {
     }
 
     fn has(&self, deed: &Deed) -> bool {
-        let of_queue = |queue| deed.on.get("queue").is_some_and(|on| on == queue);
+        let of_queue = |queue: &str| deed.queues().any(|on| on == queue);
         self.who.is_none_or(|who| deed.who == who)
             && self.action.is_none_or(|action| deed.action.contains(action))
             && (self.of.is_none() || self.queue.is_none_or(of_queue))
@@ -202,8 +227,8 @@ impl Of<'_> {
 
 /// The names of the notes of a deed: in the order of time, and under what it was done to.
 fn names(deed: &Deed, suffix: &str) -> Vec<String> {
-    let objects = OBJECTS.iter().filter_map(|name| deed.on.get(*name));
-    let of = objects.map(|object| Of::Object(object).prefix());
+    let objects = OBJECTS.iter().filter_map(|name| deed.on.get(*name)).map(String::as_str);
+    let of = objects.chain(deed.queues()).map(|object| Of::Object(object).prefix());
     let mut names: Vec<String> =
         std::iter::once(Of::All.prefix()).chain(of).map(|prefix| prefix + suffix).collect();
     names.sort_unstable();
@@ -211,10 +236,18 @@ fn names(deed: &Deed, suffix: &str) -> Vec<String> {
     names
 }
 
-/// Remembers a deed.
-pub(crate) async fn keep(store: &dyn Store, deed: &Deed, now: Timestamp) -> seriatim::Result<()> {
+/// Remembers a deed, by the store's clock: those of all nodes are in one order.
+pub(crate) async fn keep(store: &dyn Store, deed: &Deed) -> seriatim::Result<()> {
+    keep_at(store, deed, store.now().await?).await
+}
+
+pub(crate) async fn keep_at(
+    store: &dyn Store,
+    deed: &Deed,
+    now: Timestamp,
+) -> seriatim::Result<()> {
     // Two deeds of one moment have different names.
-    let suffix = format!("{:016}-{:08x}", now.as_micros(), fastrand::u32(..));
+    let suffix = format!("{}-{:08x}", notes::moment(now), fastrand::u32(..));
     let value = serde_json::to_vec(deed).unwrap_or_default();
     let notes = names(deed, &suffix).into_iter().map(|name| Note::new(name, value.clone()));
     store.write_notes(notes.collect()).await
@@ -227,11 +260,11 @@ pub(crate) async fn latest(
     rows_max: usize,
 ) -> seriatim::Result<Page> {
     let prefix = wanted.of.or(wanted.queue).map_or(Of::All, Of::Object).prefix();
-    let suffix = |name: &str| name.strip_prefix(&prefix).unwrap_or_default().to_owned();
-    let begin = wanted.since.map(|since| format!("{:016}", since.as_micros().max(0)));
+    let suffix = |name: &str| suffix_of(name, &prefix).to_owned();
+    let begin = wanted.since.map(notes::moment);
     let is_cursor =
         |after: &&str| after.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    let last = wanted.until.map(|until| format!("{prefix}{:016}~", until.as_micros().max(0)));
+    let last = wanted.until.map(|until| format!("{prefix}{}~", notes::moment(until)));
     let behind = wanted.after.filter(is_cursor).map(|after| format!("{prefix}{after}"));
     let mut end = last.into_iter().chain(behind).min().unwrap_or_else(|| format!("{prefix}\x7f"));
     let is_filtered = wanted.is_filtered();
@@ -244,9 +277,7 @@ pub(crate) async fn latest(
         let notes = store.read_notes(query).await?;
         read += notes.len();
         for note in &notes {
-            let deed: Option<Deed> = serde_json::from_slice(&note.value).ok();
-            let noted_at = moment(&suffix(&note.name));
-            deeds.extend(deed.map(|deed| Deed { noted_at, ..deed }).filter(fits));
+            deeds.extend(read_note(note, &prefix).filter(fits));
             if deeds.len() >= rows_max {
                 return Ok(Page { entries: deeds, next: Some(suffix(&note.name)) });
             }
@@ -261,10 +292,15 @@ pub(crate) async fn latest(
     }
 }
 
-/// The time of a note, from the end of its name.
-fn moment(suffix: &str) -> Timestamp {
-    let micros = suffix.split('-').next().and_then(|digits| digits.parse().ok());
-    micros.map(Timestamp::from_micros).unwrap_or_default()
+/// The deed of a note; the end of its name has the time.
+fn read_note(note: &Note, prefix: &str) -> Option<Deed> {
+    let deed: Deed = serde_json::from_slice(&note.value).ok()?;
+    let micros = suffix_of(&note.name, prefix).split('-').next()?.parse().ok();
+    Some(Deed { noted_at: micros.map(Timestamp::from_micros).unwrap_or_default(), ..deed })
+}
+
+fn suffix_of<'a>(name: &'a str, prefix: &str) -> &'a str {
+    name.strip_prefix(prefix).unwrap_or_default()
 }
 
 /// Those that fit among the latest, read in one step.
@@ -272,14 +308,14 @@ pub(crate) async fn step(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Res
     let prefix = wanted.of.or(wanted.queue).map_or(Of::All, Of::Object).prefix();
     let query = NoteQuery { backwards: true, rows_max: NOTES_MAX, ..NoteQuery::of(&prefix) };
     let notes = store.read_notes(query).await?;
-    let deeds = notes.iter().filter_map(|note| serde_json::from_slice(&note.value).ok());
+    let deeds = notes.iter().filter_map(|note| read_note(note, &prefix));
     Ok(deeds.filter(|deed| wanted.has(deed)).collect())
 }
 
 /// Forgets what is too old or too much.
 pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<()> {
     let count = notes::count(store, &Of::All.prefix()).await?;
-    let oldest = format!("{}{:016}", Of::All.prefix(), (now - KEPT_FOR).as_micros());
+    let oldest = Of::All.prefix() + &notes::moment(now - KEPT_FOR);
     let mut surplus = count.saturating_sub(DEEDS_MAX);
     loop {
         let first = NoteQuery::of(&Of::All.prefix());
@@ -299,10 +335,9 @@ pub(crate) async fn trim(store: &dyn Store, now: Timestamp) -> seriatim::Result<
 }
 
 async fn forget(store: &dyn Store, note: &Note) -> seriatim::Result<()> {
-    let suffix = note.name.strip_prefix(&Of::All.prefix()).unwrap_or_default();
-    let mut all = vec![note.name.clone()];
+    let (prefix, mut all) = (Of::All.prefix(), vec![note.name.clone()]);
     if let Ok(deed) = serde_json::from_slice(&note.value) {
-        all = names(&deed, suffix);
+        all = names(&deed, suffix_of(&note.name, &prefix));
     }
     for name in all {
         store.delete_notes(NoteQuery::only(&name)).await?;
@@ -360,6 +395,16 @@ mod tests {
             told("operation delete_dead", &many),
             "started to delete dead in orders (prefix order-)"
         );
+        let ended = [("operation", "7-a"), ("key", "k"), ("queue", "orders")];
+        let told_end = told("operation done", &ended);
+        assert_eq!(told_end, "operation 7-a of orders finished (key k)");
+        let told_end = told("operation stopped by ann", &ended[..1]);
+        assert_eq!(told_end, "operation 7-a was stopped by ann");
+        let told_end = told("operation done by ann", &ended[..1]);
+        assert_eq!(told_end, "operation 7-a finished", "too late to stop it");
+        assert_eq!(told("operation failed", &ended[..1]), "operation 7-a failed");
+        assert_eq!(told("lane retry", &of_key[..2]), "set key order-58 of orders to run now");
+        assert_eq!(told("operation stop", &ended[..1]), "stopped operation 7-a");
         assert_eq!(told("cron run", &[("name", "tick")]), "ran cron tick");
         assert_eq!(told("login", &[]), "login");
     }
@@ -370,7 +415,7 @@ mod tests {
         let at = |i: i64| Timestamp::from_micros(1_700_000_000_000_000 + i);
         for i in 0..5 {
             let key = if i % 2 == 0 { "a/b ü" } else { "c" };
-            keep(&store, &deed(&format!("deed {i}"), &[("key", key)]), at(i)).await.unwrap();
+            keep_at(&store, &deed(&format!("deed {i}"), &[("key", key)]), at(i)).await.unwrap();
         }
         assert_eq!(actions(&store, of("a/b ü")).await, ["deed 4", "deed 2", "deed 0"]);
         let first = latest(&store, Wanted::default(), 2).await.unwrap();
@@ -387,13 +432,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_time_beyond_all_that_stores_keep_is_later_than_each_deed() {
+        let store = Memory::new();
+        keep(&store, &deed("deed", &[])).await.unwrap();
+        let far = Some(Timestamp::from_micros(16_725_225_600_000_000));
+        assert_eq!(actions(&store, Wanted { until: far, ..Wanted::default() }).await, ["deed"]);
+        let since = Wanted { since: far, ..Wanted::default() };
+        assert_eq!(actions(&store, since).await, Vec::<String>::new());
+    }
+
+    #[tokio::test]
     async fn deeds_of_a_key_are_listed_by_queue_and_time_over_all_pages() {
         let store = Memory::new();
         let at = |i: i64| Timestamp::from_micros(1_700_000_000_000_000 + i);
         for i in 0..20 {
             let queue = if i % 5 == 0 { "orders" } else { "mails" };
             let on = [("key", "k"), ("queue", queue)];
-            keep(&store, &deed(&format!("deed {i}"), &on), at(i)).await.unwrap();
+            keep_at(&store, &deed(&format!("deed {i}"), &on), at(i)).await.unwrap();
         }
         let both = Wanted { queue: Some("orders"), since: Some(at(5)), ..of("k") };
         assert_eq!(actions(&store, both).await, ["deed 15", "deed 10", "deed 5"]);
@@ -417,10 +472,10 @@ mod tests {
     async fn what_is_older_than_a_year_is_forgotten_under_each_of_its_names() {
         let store = Memory::new();
         let now = Timestamp::from_micros(1_700_000_000_000_000);
-        keep(&store, &deed("old", &[("key", "k")]), now - KEPT_FOR - Duration::from_secs(1))
+        keep_at(&store, &deed("old", &[("key", "k")]), now - KEPT_FOR - Duration::from_secs(1))
             .await
             .unwrap();
-        keep(&store, &deed("new", &[("key", "k"), ("job_id", "j")]), now).await.unwrap();
+        keep_at(&store, &deed("new", &[("key", "k"), ("job_id", "j")]), now).await.unwrap();
         trim(&store, now).await.unwrap();
         assert_eq!(actions(&store, Wanted::default()).await, ["new"]);
         assert_eq!(actions(&store, of("k")).await, ["new"]);

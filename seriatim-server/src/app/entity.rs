@@ -50,7 +50,7 @@ impl Entity {
         let usage = Usage::read(store, queue).await?;
         let head = jobs.claimed.first().or(jobs.waiting.first().filter(|_| is_first));
         let why = Why::of(&lane, head, Around { usage: &usage, ..around });
-        let why = why.told(store, &queue.name, lane.key.as_deref()).await?;
+        let why = why.told(store, &queue.name, lane.key.as_deref(), around.now).await?;
         Ok(Self { lane, jobs, why, now: around.now })
     }
 }

@@ -7,9 +7,9 @@ use seriatim::engine::FailedTurn;
 use seriatim::limits::NOTES_MAX;
 use seriatim::store::{Note, NoteQuery, Store};
 use seriatim::text::cut_middle;
-use seriatim::{JobId, Timestamp};
+use seriatim::{Error, JobId, Timestamp};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::notes;
 use crate::base::lock::lock;
@@ -28,12 +28,16 @@ const ERROR_BYTES_MAX: usize = 1_000;
 /// Failures that a node notes in each window; in a storm, the jobs still have their last error.
 const NOTED_MAX: usize = 200;
 const WINDOW: Duration = Duration::from_secs(10);
+/// The pause after the store did not take them.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Failures of this node on their way to the store.
 #[derive(Default)]
 pub(crate) struct Failures {
     pending: Mutex<Pending>,
     some: Notify,
+    /// Held while some are written.
+    writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -51,7 +55,7 @@ fn prefix(job: JobId) -> String {
 pub(crate) fn note(job: JobId, failure: &Failure) -> Note {
     // Texts and numbers only: writing them cannot fail.
     let value = serde_json::to_vec(failure).unwrap_or_default();
-    Note::new(format!("{}{:016}", prefix(job), failure.at.0.as_micros().max(0)), value)
+    Note::new(prefix(job) + &notes::moment(failure.at.0), value)
 }
 
 impl Failures {
@@ -83,19 +87,27 @@ impl Failures {
     pub(crate) async fn run(&self, store: &dyn Store) {
         loop {
             self.some.notified().await;
-            self.write(store).await;
+            while let Err(error) = self.write(store).await {
+                tracing::debug!(%error, "cannot note failures of jobs");
+                sleep(AGAIN_AFTER).await;
+            }
         }
     }
 
-    /// Writes what has been added.
-    pub(crate) async fn write(&self, store: &dyn Store) {
-        let notes = std::mem::take(&mut lock(&self.pending).notes);
+    /// Writes what has been added. If the store is away, or the caller gives up, nothing is lost yet: the next call writes
+    /// it too.
+    pub(crate) async fn write(&self, store: &dyn Store) -> seriatim::Result<()> {
+        let _writing = self.writing.lock().await;
+        let notes = lock(&self.pending).notes.clone();
         if notes.is_empty() {
-            return;
+            return Ok(());
         }
-        if let Err(error) = store.write_notes(notes).await {
-            tracing::debug!(%error, "cannot note failures of jobs");
+        let count = notes.len();
+        let written = store.write_notes(notes).await;
+        if !written.as_ref().is_err_and(Error::is_transient) {
+            lock(&self.pending).notes.drain(..count);
         }
+        written
     }
 }
 
@@ -161,9 +173,43 @@ async fn delete(store: &dyn Store, before: &str, most: usize) -> seriatim::Resul
 
 #[cfg(test)]
 mod tests {
-    use seriatim::store::{Memory, Notebook};
+    use std::sync::Arc;
+
+    use seriatim::SharedStore;
+    use seriatim::store::{Memory, Notebook, Wrapper};
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// A store that does not answer.
+    struct Silent(SharedStore);
+
+    impl Wrapper for Silent {
+        fn inner(&self) -> &SharedStore {
+            &self.0
+        }
+
+        async fn around<T: Send + 'static>(
+            &self,
+            _: &'static str,
+            _: impl Future<Output = seriatim::Result<T>> + Send + 'static,
+        ) -> seriatim::Result<T> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_on_its_way_when_the_writing_ended_is_written_by_the_next_one() {
+        let (store, now) = (Arc::new(Memory::new()), Timestamp::from_micros(1_700_000_000_000_000));
+        let (failures, job) = (Failures::default(), job(now, 1));
+        let failure = Failure { at: Time(now), attempt: 1, node: None, error: "late".into() };
+        lock(&failures.pending).notes.push(super::note(job, &failure));
+        let silent = Silent(store.clone());
+        assert!(timeout(WINDOW, failures.write(&silent)).await.is_err());
+        failures.write(&*store).await.unwrap();
+        assert_eq!(of(&*store, job).await.unwrap().latest, [failure]);
+        assert!(lock(&failures.pending).notes.is_empty());
+    }
 
     async fn note(store: &Memory, job: JobId, at: i64) {
         let failure = Failure {

@@ -39,9 +39,12 @@ impl Filters<'_> {
 
     /// Whether the store looks at jobs one by one for those that fit.
     pub(crate) fn looks(self) -> bool {
-        [self.prefix, self.task, self.error, self.text, self.from, self.to]
-            .iter()
-            .any(|text| !text.is_empty())
+        self.seeks() || !self.from.is_empty() || !self.to.is_empty()
+    }
+
+    /// Whether it passes by jobs of the times that are wanted.
+    pub(crate) fn seeks(self) -> bool {
+        [self.prefix, self.task, self.error, self.text].iter().any(|text| !text.is_empty())
     }
 }
 

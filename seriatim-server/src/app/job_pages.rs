@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use futures_util::future::try_join_all;
+use futures_util::{FutureExt, TryFutureExt};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::Store;
 use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page, QueueStats};
+use seriatim::{JobId, Timestamp};
 
 use super::error::{Error, Result};
 use super::find;
-use super::job_filters::Filters;
+use super::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
+use super::merged::{self, Place, QUEUES_MERGED_MAX, Rows, Source, Start};
 
 /// Queues that are asked for their latest jobs, at most, and at once.
 const QUEUES_ASKED_MAX: usize = 100;
@@ -61,6 +64,15 @@ impl Status {
         }
     }
 
+    /// Whether stores list them by time without reading all that a queue keeps.
+    fn is_by_time(self, store: &dyn Store) -> bool {
+        match self {
+            Self::Live | Self::Queued | Self::Claimed => false,
+            Self::Dead => true,
+            Self::Succeeded | Self::Canceled => store.capabilities().finished_by_time,
+        }
+    }
+
     /// How many jobs of a queue are in it, or more.
     fn count(self, stats: &QueueStats) -> u64 {
         match self {
@@ -91,26 +103,51 @@ pub(crate) struct Wanted<'a> {
     pub(crate) filters: Filters<'a>,
     pub(crate) payload_bytes_max: Option<usize>,
     pub(crate) scan_max: usize,
-    /// A queue's name, a slash (which no name holds) and the cursor within it.
+    /// A queue's name, a slash and the cursor within it. Where several queues are listed by time, a [`Place`].
     pub(crate) after: Option<&'a str>,
     pub(crate) rows_max: usize,
 }
 
-/// A page, and where the next one begins.
-pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>> {
-    let queues = match wanted.queue {
-        Some(queue) => vec![find::queue(store, queue).await?],
-        None => store.queues().await?,
-    };
-    let (first, mut after) = match wanted.after.map(|cursor| cursor.split_once('/')) {
-        None => ("", None),
-        Some(Some((queue, cursor))) => (queue, Some(cursor.to_owned()).filter(|c| !c.is_empty())),
-        Some(None) => return Err(Error::Cursor),
-    };
+/// A page of jobs.
+#[derive(Default)]
+pub(crate) struct Listed {
+    pub(crate) page: Page<JobView>,
+    /// Whether jobs of several queues come queue by queue, in the order of their names.
+    pub(crate) is_by_queue: bool,
+}
+
+/// A page, and where the next one begins. Ended jobs of several queues come by time, unless these are too many, or the store looks for
+/// them one by one.
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Listed> {
     if wanted.queue.is_none() && wanted.by == By::Turn {
         let why = "turns are those of one key of one queue: name the queue".to_owned();
         return Err(Error::Bound { field: "queue", why });
     }
+    let place = wanted.after.filter(|after| Place::<JobId>::is_in(after));
+    let place = place.map(Place::read).transpose()?;
+    if wanted.queue.is_none() && wanted.status.is_by_time(store) && !wanted.filters.seeks() {
+        let counts = counts(store, wanted.status).await?.into_iter();
+        let queues: Vec<Arc<str>> =
+            counts.filter(|(_, count)| *count > 0).map(|(queue, _)| queue).collect();
+        // Who has begun so goes on so.
+        if place.is_some() || wanted.after.is_none() && queues.len() <= QUEUES_MERGED_MAX {
+            let page = newest(store, &wanted, queues, place).await?;
+            return Ok(Listed { page, is_by_queue: false });
+        }
+    } else if place.is_some() {
+        return Err(Error::Cursor);
+    }
+    let is_by_queue = wanted.queue.is_none();
+    Ok(Listed { page: by_queue(store, wanted).await?, is_by_queue })
+}
+
+/// A page of the jobs of one queue, or of all, queue by queue.
+async fn by_queue(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>> {
+    let queues = match wanted.queue {
+        Some(queue) => vec![find::queue(store, queue).await?],
+        None => store.queues().await?,
+    };
+    let (first, mut after) = merged::in_queue(wanted.after)?;
     let names: Vec<Arc<str>> = queues
         .iter()
         .map(|view| view.queue.name.as_str().into())
@@ -145,7 +182,8 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
             scan_max: Some(looks_left as usize),
             ..of_queue.clone()
         };
-        let page = store.jobs(query).await?;
+        let found = store.jobs(query).await.map_err(Error::from);
+        let page = if counts.is_some() { merged::or_gone(found)? } else { found? };
         rows.extend(page.rows);
         if let Some(next) = page.next {
             return Ok(Page { rows, next: Some(format!("{name}/{next}")), cut: page.cut });
@@ -163,6 +201,76 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         }
     }
     Ok(Page { rows, next: None, cut: false })
+}
+
+/// The jobs of several queues that have ended, the last first.
+struct Ended<'a> {
+    store: &'a dyn Store,
+    of_queue: JobQuery,
+}
+
+impl Rows for Ended<'_> {
+    type Row = JobView;
+    type Id = JobId;
+
+    fn at(&self, job: &JobView) -> i64 {
+        job.finished_at.map_or(0, |at| -at.as_micros())
+    }
+
+    fn id(&self, job: &JobView) -> JobId {
+        job.id
+    }
+
+    async fn read(
+        &self,
+        queue: &Arc<str>,
+        start: Start<JobId>,
+        rows_max: usize,
+    ) -> Result<Page<JobView>> {
+        let ended = |at: i64| Timestamp::from_micros(at.saturating_neg());
+        let (after, behind) = start.of_query(ended, BEFORE_ALL);
+        let queue = queue.clone();
+        let query = JobQuery { queue, after, behind, rows_max, ..self.of_queue.clone() };
+        Ok(self.store.jobs(query).await?)
+    }
+}
+
+/// Comes before all jobs of a time.
+const BEFORE_ALL: JobId = JobId::from_bytes([0; 16]);
+
+/// A page of the jobs of these queues that have ended. Long payloads are read only for those that are shown.
+async fn newest(
+    store: &dyn Store,
+    wanted: &Wanted<'_>,
+    queues: Vec<Arc<str>>,
+    after: Option<Place<JobId>>,
+) -> Result<Page<JobView>> {
+    let bytes_max = wanted.payload_bytes_max.unwrap_or(usize::MAX);
+    let of_status = JobQuery {
+        order: wanted.status.order(By::Time),
+        payload_bytes_max: Some(bytes_max.min(TABLE_PAYLOAD_BYTES_MAX)),
+        ..JobQuery::new("", wanted.status.filter())
+    };
+    let list = Ended { store, of_queue: wanted.filters.of(store, of_status).await? };
+    let sources = queues.into_iter().map(|queue| Source::new(queue, i64::MIN, after.as_ref()));
+    let found = merged::page(&list, sources.collect(), wanted.rows_max).await?;
+    let (mut rows, mut next) = (Vec::new(), found.next);
+    let mut left = found.rows.into_iter().peekable();
+    while let Some((queue, job)) = left.next() {
+        let place = Place { at: list.at(&job), queue, row: job.id };
+        if job.lacks_payload() && job.payload_bytes <= bytes_max {
+            // It may have been sent back meanwhile.
+            let whole = store.job(job.id).await?.filter(|whole| whole.state == job.state);
+            rows.extend(whole);
+        } else {
+            rows.push(job);
+        }
+        if is_full(&rows) && left.peek().is_some() {
+            next = Some(place.text());
+            break;
+        }
+    }
+    Ok(Page { rows, next, cut: found.cut })
 }
 
 /// The latest jobs of each queue, of all together as many as of one.
@@ -203,7 +311,7 @@ pub(crate) async fn latest(
     for some in queues.chunks(ASKED_AT_ONCE) {
         let pages = some.iter().map(|(queue, _)| {
             let query = JobQuery { queue: queue.clone(), ..of_each.clone() };
-            store.jobs(query)
+            store.jobs(query).map_err(Error::from).map(merged::or_gone)
         });
         for ((queue, _), page) in some.iter().zip(try_join_all(pages).await?) {
             latest.rows.extend(page.rows);

@@ -13,7 +13,7 @@ use super::{find, lane_jobs, limits, queues};
 use crate::protocol::document;
 
 /// Queues that are asked for a key.
-pub(super) const QUEUES_ASKED_MAX: usize = 200;
+pub(crate) const QUEUES_ASKED_MAX: usize = 200;
 /// As many at once.
 const AT_ONCE: usize = 8;
 

@@ -7,7 +7,7 @@ use super::error::Result;
 /// Jobs of a lane that programs get with it.
 pub(super) const JOBS_SHOWN: usize = 100;
 /// Ended jobs of a key that are shown.
-const ENDED_SHOWN: usize = 10;
+pub(crate) const ENDED_SHOWN: usize = 10;
 
 /// States in which jobs have ended.
 pub(crate) const ENDED: [JobState; 3] = [JobState::Dead, JobState::Succeeded, JobState::Canceled];

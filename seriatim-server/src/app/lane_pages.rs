@@ -29,6 +29,7 @@ pub(crate) struct Filters<'a> {
     pub(crate) due_from: &'a str,
     pub(crate) due_to: &'a str,
     pub(crate) retries_min: &'a str,
+    pub(crate) lag_min: &'a str,
 }
 
 /// Which lanes.
@@ -47,7 +48,8 @@ pub(crate) struct Wanted<'a> {
 
 /// A page, which ends early when the progress of its lanes fills it, or when it has looked at enough.
 pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<LaneView>> {
-    let Filters { state, lane, prefix, node, due_from, due_to, retries_min } = wanted.filters;
+    let Filters { state, lane, prefix, node, due_from, due_to, retries_min, lag_min } =
+        wanted.filters;
     let node = match node {
         "" => None,
         node => Some(nodes::find(store, node).await?.info.id),
@@ -71,12 +73,20 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
         scan_max: Some(wanted.scan_max),
         ..LaneQuery::new(wanted.queue)
     };
-    if query.order == LaneOrder::Due && !query.stages.is_empty() {
+    let lag_min = lag(lag_min, &query.stages)?;
+    let is_of_later = query.order == LaneOrder::Due && query.stages == [LaneStage::Scheduled];
+    if is_of_later || lag_min.is_some() {
         let now = match wanted.now {
             Some(now) => now,
             None => store.now().await?,
         };
-        begin_with_later(&mut query, now);
+        query.now = Some(now);
+        if is_of_later {
+            begin_with_later(&mut query, now);
+        }
+        if let Some(least) = lag_min {
+            query = query.lagging(least, now);
+        }
     }
     let mut rows = Vec::new();
     loop {
@@ -93,18 +103,27 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
     }
 }
 
-/// If only lanes are listed that wait for their time, those that are due are not looked at.
+/// Lanes that are due are not scheduled: none of them is looked at.
 fn begin_with_later(query: &mut LaneQuery, now: Timestamp) {
-    let waits = |stage: &LaneStage| matches!(stage, LaneStage::Scheduled | LaneStage::Retrying);
-    if !query.stages.iter().all(waits) {
-        return;
-    }
     let later = now + Duration::from_micros(1);
     let from = match query.from {
         Some(LanePlace::Due(from)) => from.max(later),
         _ => later,
     };
-    (query.from, query.now) = (Some(LanePlace::Due(from)), Some(now));
+    query.from = Some(LanePlace::Due(from));
+}
+
+/// The least lag of lanes in these stages.
+fn lag(text: &str, stages: &[LaneStage]) -> Result<Option<Duration>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |why: String| Error::Bound { field: "lag_min", why };
+    if let Some(stage) = stages.iter().find(|stage| !LaneStage::WAITING.contains(stage)) {
+        let why = format!("only lanes that wait have a lag: these are {}", stage.as_str());
+        return Err(wrong(why));
+    }
+    seriatim::duration::parse(text).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
 fn stages(text: &str) -> Result<Vec<LaneStage>> {

@@ -31,10 +31,26 @@ pub(crate) fn is_gone(node: &NodeView) -> bool {
     !node.dead && node.info.origin.as_ref().is_some_and(Origin::is_gone)
 }
 
+/// Whether no other node takes work.
+pub(crate) fn is_last(node: &NodeView, all: &[NodeView], now: Timestamp) -> bool {
+    !all.iter().any(|other| other.info.id != node.info.id && takes_work(other, now))
+}
+
+/// Whether this process is it.
+pub(crate) fn is_this_process(node: &NodeView) -> bool {
+    let own = Origin::of_this_process();
+    own.is_some() && node.info.origin == own
+}
+
+/// Whether it claims work of some queue: it lives, and is neither quiet nor stopping.
+pub(crate) fn takes_work(node: &NodeView, now: Timestamp) -> bool {
+    let lives = !node.dead && !is_late(node, now);
+    lives && node.command.is_none() && !node.info.queues.is_empty()
+}
+
 /// Whether it claims work of a queue: it lives, and is neither quiet nor stopping.
 pub(crate) fn works_on(node: &NodeView, queue: &str, now: Timestamp) -> bool {
-    let claims = !node.dead && !is_late(node, now) && node.command.is_none();
-    claims && node.info.queues.iter().any(|of| of == queue)
+    takes_work(node, now) && node.info.queues.iter().any(|of| of == queue)
 }
 
 /// The name of a node, or its id if the store has forgotten it.
@@ -56,10 +72,44 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Nodes> {
     Ok(Nodes { nodes: nodes.iter().map(document).collect(), left_out: None })
 }
 
+/// Those that live first, then by their starts.
 pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>> {
     let mut nodes = store.nodes().await?;
-    nodes.sort_by_key(|node| (node.dead, node.info.started_at));
+    nodes.sort_by_cached_key(Place::of);
     Ok(nodes)
+}
+
+/// The place of a node in that order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    is_dead: bool,
+    started_at: i64,
+    id: NodeId,
+}
+
+impl Place {
+    pub(crate) fn of(node: &NodeView) -> Self {
+        let NodeInfo { started_at, id, .. } = &node.info;
+        Self { is_dead: node.dead, started_at: started_at.as_micros(), id: id.clone() }
+    }
+
+    /// As a cursor.
+    pub(crate) fn text(&self) -> String {
+        format!("{}:{}:{}", u8::from(self.is_dead), self.started_at, self.id)
+    }
+
+    fn read(cursor: &str) -> Option<Self> {
+        let mut parts = cursor.splitn(3, ':');
+        let (is_dead, started_at) = (parts.next()? == "1", parts.next()?.parse().ok()?);
+        Some(Self { is_dead, started_at, id: NodeId::from(parts.next()?) })
+    }
+}
+
+/// Those behind a cursor, which may be of a node that is gone.
+pub(crate) fn behind<'a>(sorted: &'a [NodeView], after: Option<&str>) -> Result<&'a [NodeView]> {
+    let after = after.map(|after| Place::read(after).ok_or(Error::Cursor)).transpose()?;
+    let is_before = |node: &NodeView| after.as_ref().is_some_and(|after| Place::of(node) <= *after);
+    Ok(&sorted[sorted.partition_point(is_before)..])
 }
 
 /// Sends a command to a node; returns its id.

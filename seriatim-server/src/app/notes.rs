@@ -1,7 +1,13 @@
 //! Notes of the store, as several features keep them.
 
+use seriatim::Timestamp;
 use seriatim::limits::NOTES_MAX;
 use seriatim::store::{Note, NoteQuery, Store};
+
+/// A time in the name of a note: the name of a later one is greater.
+pub(crate) fn moment(at: Timestamp) -> String {
+    format!("{:016}", at.clamp(Timestamp::default(), Timestamp::MAX).as_micros())
+}
 
 /// How many notes have names that begin so.
 pub(crate) async fn count(store: &dyn Store, prefix: &str) -> seriatim::Result<usize> {

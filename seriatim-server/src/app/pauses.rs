@@ -1,4 +1,5 @@
-//! Who last paused a queue or a key, and why, by the audit log: the store keeps only whether it is paused.
+//! Who last paused a queue or a key, and why, by the audit log: the store keeps only whether it is paused. `now` is the
+//! time of the store, by whose clock deeds are noted.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,15 +20,19 @@ const DEEDS_READ: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
     by: String,
-    /// How long ago; unknown if the time in the log cannot be read.
+    /// How long ago; unknown if the time of an operation cannot be read.
     ago: Option<Duration>,
     reason: Option<String>,
 }
 
 /// The last pause of a queue.
-pub(crate) async fn of_queue(store: &dyn Store, queue: &str) -> seriatim::Result<Option<Pause>> {
+pub(crate) async fn of_queue(
+    store: &dyn Store,
+    queue: &str,
+    now: Timestamp,
+) -> seriatim::Result<Option<Pause>> {
     let wanted = Wanted { queue: Some(queue), ..Wanted::default() };
-    last(store, Wanted { action: Some("queue pause"), ..wanted }).await
+    last(store, Wanted { action: Some("queue pause"), ..wanted }, now).await
 }
 
 /// The last pause of a key.
@@ -35,11 +40,12 @@ pub(crate) async fn of_key(
     store: &dyn Store,
     queue: &str,
     key: &str,
+    now: Timestamp,
 ) -> seriatim::Result<Option<Pause>> {
     let name = one_line(key);
     let wanted = Wanted { of: Some(&name), queue: Some(queue), ..Wanted::default() };
-    let own = last(store, Wanted { action: Some("lane pause"), ..wanted }).await?;
-    Ok(later(own, by_operation(&operations::list(store).await?, queue, key)))
+    let own = last(store, Wanted { action: Some("lane pause"), ..wanted }, now).await?;
+    Ok(later(own, by_operation(&operations::list(store).await?, (queue, key), now)))
 }
 
 /// The last pauses of these keys, as far as the latest entries of the queue in the audit log tell them.
@@ -47,6 +53,7 @@ pub(crate) async fn of_keys(
     store: &dyn Store,
     queue: &str,
     keys: &[&str],
+    now: Timestamp,
 ) -> seriatim::Result<HashMap<String, Pause>> {
     if keys.is_empty() {
         return Ok(HashMap::new());
@@ -58,18 +65,22 @@ pub(crate) async fn of_keys(
         let name = one_line(key);
         let is_of_key = |on: &String| *on == name;
         let done = |deed: &&Deed| !deed.is_refused() && deed.on.get("key").is_some_and(is_of_key);
-        let own = deeds.iter().find(done).cloned().map(Pause::of);
-        Some(((*key).to_owned(), later(own, by_operation(&operations, queue, key))?))
+        let own = deeds.iter().find(done).cloned().map(|deed| Pause::of(deed, now));
+        Some(((*key).to_owned(), later(own, by_operation(&operations, (queue, key), now))?))
     };
     Ok(keys.iter().filter_map(pause).collect())
 }
 
 /// The last operation that paused a key.
-fn by_operation(operations: &[Operation], queue: &str, key: &str) -> Option<Pause> {
+fn by_operation(
+    operations: &[Operation],
+    (queue, key): (&str, &str),
+    now: Timestamp,
+) -> Option<Pause> {
     let operation = operations.iter().find(|operation| operation.has_paused(queue, key))?;
     Some(Pause {
         by: operation.who.clone(),
-        ago: ago(&operation.created_at),
+        ago: read(&operation.created_at).ok().map(|at| now.since(at)),
         reason: Some(format!("operation {}", operation.id)),
     })
 }
@@ -79,24 +90,24 @@ fn later(one: Option<Pause>, other: Option<Pause>) -> Option<Pause> {
 }
 
 impl Pause {
-    fn of(mut deed: Deed) -> Self {
+    fn of(mut deed: Deed, now: Timestamp) -> Self {
         Self {
-            ago: ago(&deed.at),
+            ago: Some(now.since(deed.noted_at)),
             reason: deed.on.remove("reason").filter(|reason| !reason.is_empty()),
             by: deed.who,
         }
     }
 }
 
-/// By the clock that wrote it.
-fn ago(at: &str) -> Option<Duration> {
-    read(at).ok().map(|at| Timestamp::of_this_machine().since(at))
-}
-
 /// Operations, and programs that write no audit log, pause too: so it may not be the one that holds now.
-async fn last(store: &dyn Store, wanted: Wanted<'_>) -> seriatim::Result<Option<Pause>> {
+async fn last(
+    store: &dyn Store,
+    wanted: Wanted<'_>,
+    now: Timestamp,
+) -> seriatim::Result<Option<Pause>> {
     let deeds = deeds::latest(store, wanted, DEEDS_READ).await?.entries;
-    Ok(deeds.into_iter().find(|deed| !deed.is_refused()).map(Pause::of))
+    let done = deeds.into_iter().find(|deed| !deed.is_refused());
+    Ok(done.map(|deed| Pause::of(deed, now)))
 }
 
 /// Refuses a reason that the audit log would cut.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use seriatim::Timestamp;
 use seriatim::store::{NodeView, QueueView, Store};
 
 use super::error::Result;
@@ -27,12 +28,21 @@ pub(crate) async fn with_figures(
 /// All queues, as a JSON document.
 pub(crate) async fn all(store: &dyn Store) -> Result<Queues> {
     let (queues, nodes) = with_figures(store).await?;
-    let mut troubles = troubles::by_queue(&nodes, store.now().await?);
+    Ok(Queues { queues: documents(&queues, &nodes, store.now().await?) })
+}
+
+/// These queues, as JSON documents.
+pub(crate) fn documents(
+    queues: &[(QueueView, Figures)],
+    nodes: &[NodeView],
+    now: Timestamp,
+) -> Vec<Queue> {
+    let mut troubles = troubles::by_queue(nodes, now);
     let document = |(view, figures): &(QueueView, Figures)| {
         let troubles = troubles.remove(view.queue.name.as_str()).unwrap_or_default();
         Queue::new(view, figures.numbers(), troubles)
     };
-    Ok(Queues { queues: queues.iter().map(document).collect() })
+    queues.iter().map(document).collect()
 }
 
 /// One queue in full, as a JSON document.

@@ -1,6 +1,12 @@
 //! What the holder of a turn has reported, in words.
 
 use seriatim::store::{StepRecord, TurnReport};
+use seriatim::text::cut_middle;
+
+use crate::base::text::lines;
+
+/// What a page shows of each, in bytes.
+const SHORT_BYTES: usize = 2 << 10;
 
 /// Progress and steps, as people see them.
 #[derive(Default)]
@@ -14,6 +20,12 @@ impl Reported {
     pub(crate) fn of(kept: Option<&str>) -> Self {
         let TurnReport { progress, steps } = TurnReport::read(kept);
         Self { progress: progress.map(|text| text.to_string()), steps: steps.map(in_words) }
+    }
+
+    /// The beginning and end of each, on a page beside much else.
+    pub(crate) fn short(self) -> Self {
+        let short = |text: String| cut_middle(&lines(&text), SHORT_BYTES).into_owned();
+        Self { progress: self.progress.map(short), steps: self.steps.map(short) }
     }
 
     /// Both on one line.

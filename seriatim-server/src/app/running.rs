@@ -1,5 +1,6 @@
 //! The lanes that are claimed right now.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,19 @@ async fn of_queue(
 /// How long the turn has been running.
 pub(crate) fn age(one: &Running, now: Timestamp) -> Duration {
     one.lane.claimed_at.map(|at| now.since(at)).unwrap_or_default()
+}
+
+/// How long the turns of each queue have been running: the median.
+pub(crate) fn usual_ages(running: &[Running], now: Timestamp) -> HashMap<Arc<str>, Duration> {
+    let mut ages: HashMap<Arc<str>, Vec<Duration>> = HashMap::new();
+    for one in running {
+        ages.entry(one.queue.clone()).or_default().push(age(one, now));
+    }
+    let middle = |mut ages: Vec<Duration>| {
+        let middle = ages.len() / 2;
+        *ages.select_nth_unstable(middle).1
+    };
+    ages.into_iter().map(|(queue, ages)| (queue, middle(ages))).collect()
 }
 
 /// Whether a turn of this age stands out among turns of which the middle one has the other.

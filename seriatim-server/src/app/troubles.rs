@@ -37,7 +37,9 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
         TroubleKind::WorkerSilent => " does not answer",
         TroubleKind::QueueNotApplied => " has another definition",
         TroubleKind::SettlesPutAside => ": outcomes are postponed",
+        TroubleKind::SettlesLocked => ": outcomes wait",
         TroubleKind::ClaimsPutAside => ": claims are postponed",
+        TroubleKind::WritesLost => " lost writes",
         TroubleKind::InboxNotDrained => " stands still",
         _ => "",
     };

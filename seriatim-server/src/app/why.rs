@@ -13,6 +13,7 @@ use super::limits::{self, Usage};
 use super::nodes::{is_full, name_of, works_on};
 use super::pauses::{self, Pause};
 use super::troubles;
+use super::undo::{attempt_and_options, has_used_up};
 use crate::base::time::length;
 
 /// What is known around a lane.
@@ -28,6 +29,8 @@ pub(crate) struct Around<'a> {
 /// what.
 const UNTOLD: Duration = Duration::from_secs(5);
 
+const ALSO_HELD: &str = "; also held, as its retries are used up: to resume it ends both";
+
 /// The first reason that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
@@ -37,7 +40,11 @@ pub(crate) enum Why {
     },
     /// Who did it, if that is known and was requested.
     QueuePaused(Option<Pause>),
-    Paused(Option<Pause>),
+    Paused {
+        by: Option<Pause>,
+        /// A resume ends both.
+        is_held: bool,
+    },
     Held,
     Due {
         waits: Duration,
@@ -86,7 +93,12 @@ impl Why {
                 return Self::Runs { node: node.unwrap_or("an unknown node").into(), since };
             }
             _ if queue.paused => return Self::QueuePaused(None),
-            LaneState::Paused => return Self::Paused(None),
+            LaneState::Paused => {
+                // A listing does not know the head, whose own limit may be another one.
+                let is_held =
+                    head.is_some() && has_used_up(lane, attempt_and_options(head), settings);
+                return Self::Paused { by: None, is_held };
+            }
             LaneState::Held => return Self::Held,
             LaneState::Waiting => {}
         }
@@ -125,7 +137,9 @@ impl Why {
         {
             let why = match build_of(group) {
                 Some(build) => format!("for build {build}, which no node of this queue runs now"),
-                None => format!("for group {group}, which no node of this queue serves now"),
+                None => {
+                    format!("for consumer group {group}, which no node of this queue serves now")
+                }
             };
             return Self::Bound { why };
         }
@@ -152,10 +166,15 @@ impl Why {
         store: &dyn Store,
         queue: &str,
         key: Option<&str>,
+        now: Timestamp,
     ) -> seriatim::Result<Self> {
         Ok(match (self, key) {
-            (Self::QueuePaused(_), _) => Self::QueuePaused(pauses::of_queue(store, queue).await?),
-            (Self::Paused(_), Some(key)) => Self::Paused(pauses::of_key(store, queue, key).await?),
+            (Self::QueuePaused(_), _) => {
+                Self::QueuePaused(pauses::of_queue(store, queue, now).await?)
+            }
+            (Self::Paused { is_held, .. }, Some(key)) => {
+                Self::Paused { by: pauses::of_key(store, queue, key, now).await?, is_held }
+            }
             (why, _) => why,
         })
     }
@@ -163,7 +182,7 @@ impl Why {
     /// With who paused it, if that is why and is known.
     pub(crate) fn by(self, pause: Option<&Pause>) -> Self {
         match self {
-            Self::Paused(None) => Self::Paused(pause.cloned()),
+            Self::Paused { by: None, is_held } => Self::Paused { by: pause.cloned(), is_held },
             why => why,
         }
     }
@@ -190,8 +209,11 @@ impl fmt::Display for Why {
             Self::Runs { node, since } => write!(f, "runs on {node} for {}", length(*since)),
             Self::QueuePaused(None) => f.write_str("the queue is paused"),
             Self::QueuePaused(Some(pause)) => write!(f, "the queue is paused {pause}"),
-            Self::Paused(None) => f.write_str("paused"),
-            Self::Paused(Some(pause)) => write!(f, "paused {pause}"),
+            Self::Paused { by, is_held } => {
+                f.write_str("paused")?;
+                by.as_ref().map_or(Ok(()), |pause| write!(f, " {pause}"))?;
+                f.write_str(if *is_held { ALSO_HELD } else { "" })
+            }
             Self::Held => f.write_str("held: its retries are used up"),
             Self::Due { waits, retry: None, .. } => write!(f, "due in {}", length(*waits)),
             Self::Due { waits, retry: Some(retry), of: None } => {

@@ -99,7 +99,7 @@ async fn a_lane_that_nobody_can_run_says_whom_it_waits_for() {
     let bound = House::with_node(queue(), |job| job.node("x")).await;
     bound.says("bound to node x, which does not work on this queue now").await;
     let grouped = House::with_node(queue(), |job| job.consumer_group("g")).await;
-    grouped.says("for group g, which no node of this queue serves now").await;
+    grouped.says("for consumer group g, which no node of this queue serves now").await;
     let built = House::with_node(queue(), |job| job.build("7")).await;
     built.says("for build 7, which no node of this queue runs now").await;
 }

@@ -3,6 +3,8 @@
 pub(crate) use seriatim::text::one_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// The byte order mark, with which programs of Windows begin a file.
+pub(crate) const MARK: &str = "\u{feff}";
 /// Longest message, in bytes: it may quote input.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// The mark where a text was cut.

@@ -23,6 +23,8 @@ pub(crate) fn run_time(seconds: f64) -> String {
 
 /// Smaller numbers are no times that anybody means: they were a length, without its unit.
 pub(crate) const UNIX_SECONDS_MIN: f64 = 1e9;
+/// Greater ones lie beyond all that a store can keep, and beyond what can be written down: they were milliseconds.
+pub(crate) const UNIX_SECONDS_MAX: f64 = 9e9;
 /// How a time is written.
 pub(crate) const WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix seconds";
 
@@ -30,12 +32,22 @@ pub(crate) const WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix
 pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         // 0 is the beginning of all.
-        let is_time = seconds >= UNIX_SECONDS_MIN || seconds == 0.0;
-        let why = || format!("{text} as Unix seconds lies long before now: {WANTED}");
-        return is_time.then(|| Timestamp::from_secs_f64(seconds)).ok_or_else(why);
+        let is_early = seconds < UNIX_SECONDS_MIN && seconds != 0.0;
+        return match is_early || seconds.is_nan() {
+            true => Err(format!("{text} as Unix seconds lies long before now: {WANTED}")),
+            false if seconds > UNIX_SECONDS_MAX => Err(too_late(seconds)),
+            false => Ok(Timestamp::from_secs_f64(seconds)),
+        };
     }
     let time: jiff::Timestamp = text.parse().map_err(|_| WANTED.to_owned())?;
     Ok(Timestamp::from_micros(time.as_microsecond()))
+}
+
+/// Why so many Unix seconds are no time.
+pub(crate) fn too_late(seconds: f64) -> String {
+    format!(
+        "{seconds} as Unix seconds lies beyond the year 2255 (are these milliseconds?): {WANTED}"
+    )
 }
 
 /// A moment of the past or the future, as people write it.
@@ -115,6 +127,10 @@ mod tests {
         assert_eq!(read("2026-01-31T12:00:00Z").unwrap(), "2026-01-31T12:00:00Z");
         assert_eq!(read("1700000001").unwrap(), "2023-11-14T22:13:21Z");
         assert!(read("60").is_err());
+        for late in ["1700000000000", "inf", "1e300"] {
+            assert!(read(late).is_err(), "{late}");
+            assert!(super::read(late).unwrap_err().contains("beyond the year 2255"), "{late}");
+        }
         assert!(read("soon").unwrap_err().contains("2h for two hours ago"));
     }
 

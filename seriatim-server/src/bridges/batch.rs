@@ -99,7 +99,7 @@ impl Batch {
     pub(super) fn check(&self, mark: &str, now: Timestamp) -> Result<(), Fault> {
         if self.is_in_doubt(now) {
             return Err(Fault::Held(format!(
-                "{} in doubt: the batch left the source long ago, and it is no longer known whether it is here; decide with: seriatim bridge decide",
+                "{} in doubt: the chunk left the source long ago, and it is no longer known whether it is here; decide with: seriatim bridge decide",
                 count(self.len() as u64, "job")
             )));
         }

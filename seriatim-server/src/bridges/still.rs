@@ -39,7 +39,7 @@ pub(super) async fn moves(
     let Some(known) = status(store, bridge, source).await.map_err(told)? else { return Ok(None) };
     Ok(match known.state {
         _ if known.in_flight > 0 => {
-            Some("a batch is in flight: a node with this bridge must push it first")
+            Some("a chunk is in flight: a node with this bridge must push it first")
         }
         BridgeState::Moving if !is_unattended(&known, now) => Some(
             "its node has not heard of the pause yet, or ended without a word: repeat this in a minute",

@@ -23,7 +23,7 @@ pub(crate) struct StoreArg {
     /// The configuration file. Default: seriatim.toml in the current folder, if present
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: the configuration's, else sqlite:seriatim.db
+    /// Store URL: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: from the configuration, else sqlite:seriatim.db
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
     store: Option<String>,
 }
@@ -156,7 +156,7 @@ impl Yes {
         match self.yes {
             true => Ok(()),
             false => Err(Failure::usage(format!(
-                "this {what} permanently; nothing was done: confirm with --yes"
+                "this permanently {what}; nothing was done: confirm with --yes"
             ))),
         }
     }
@@ -165,7 +165,7 @@ impl Yes {
 /// Of commands that stop something.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Reason {
-    /// Why, for other people: the audit log and the pages show it
+    /// Reason, shown to others in the audit log and the dashboard
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -212,10 +212,10 @@ fn not_open(url: &str, error: Error) -> Failure {
 /// The time of what is listed.
 #[derive(Args)]
 pub(crate) struct TimesArgs {
-    /// Only since then: a time, or 2h for two hours ago
+    /// Only entries from this time on: a time, or 2h for two hours ago
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     since: Option<Moment>,
-    /// Only until then
+    /// Only entries up to this time
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     until: Option<Moment>,
 }

@@ -111,7 +111,7 @@ fn check(files: Vec<PathBuf>, after: Option<String>, json: bool) -> Result<()> {
     let (mut lines, mut first, mut last) = (0, None, after);
     for path in files {
         let unreadable =
-            |error| Failure::failed(format!("{} cannot be read: {error}", path.display()));
+            |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
         let file = File::open(&path).map_err(unreadable)?;
         let seen = verify(BufReader::new(file), last).map_err(unreadable)?;
         if let Some((line, what)) = seen.broken {

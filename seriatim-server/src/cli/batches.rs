@@ -27,9 +27,9 @@ pub(crate) struct Batches {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Opens a batch, with the job that is pushed when it ends
+    /// Opens a batch; names the job to push when it ends
     Open {
-        /// The batch: a name of your choice
+        /// Id of the batch, of your choice
         batch: String,
         /// The queue of that job
         queue: String,

@@ -34,8 +34,7 @@ enum Action {
         /// Only this bridge
         name: Option<String>,
     },
-    /// Looks at the other system and reports what a bridge would do; writes nothing. Exits with 1 if a job would be
-    /// refused
+    /// Reports what a bridge would move and refuse, without writing anything. Exits with 1 if a job would be refused
     Check {
         /// Only this bridge of the configuration
         name: Option<String>,
@@ -47,7 +46,7 @@ enum Action {
         /// A queue of the other system, or `schedule`, `retry`, `dead`, `morgue:QUEUE`. Default: all
         #[arg(value_name = "QUEUE")]
         source: Option<String>,
-        /// Why; shown to others
+        /// Reason, shown to others in the audit log and the dashboard
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -85,7 +84,7 @@ struct DecisionArg {
     /// Push them: those that are here already may run twice
     #[arg(long)]
     again: bool,
-    /// Forget them: those that are not here are lost
+    /// Drop them: any that are not already here are lost
     #[arg(long)]
     drop: bool,
 }
@@ -181,7 +180,7 @@ impl BridgeArgs {
         if self.common.json {
             say_json(&Bridges { bridges });
         } else if bridges.is_empty() {
-            say("no node has a bridge: [[bridges]] in the configuration");
+            say("no node has a bridge: add [[bridges]] to the configuration");
         } else {
             let sources: Vec<_> = (bridges.iter())
                 .flat_map(|bridge| bridge.sources.iter().map(move |source| (bridge, source)))

@@ -31,7 +31,7 @@ enum Action {
     Pause {
         /// The entry
         name: String,
-        /// Why; shown to others
+        /// Reason, shown to others in the audit log and the dashboard
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },

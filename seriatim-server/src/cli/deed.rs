@@ -35,8 +35,9 @@ const NOUNS: [(&str, &str); 9] = [
 /// Verbs that only read. All others change something.
 const READS: [&str; 7] = ["list", "show", "preview", "status", "check", "events", "causes"];
 /// Arguments that name what a deed is done to, and how deeds call it.
-const OBJECTS: [(&str, &str); 10] = [
+const OBJECTS: [(&str, &str); 11] = [
     ("queue", "queue"),
+    ("queues", "queue"),
     ("key", "key"),
     ("keys", "key"),
     ("lane", "lane"),
@@ -167,7 +168,7 @@ impl Told {
             status,
             ..deeds::Deed::default()
         };
-        if let Err(error) = deeds::keep(store, &deed, Timestamp::of_this_machine()).await {
+        if let Err(error) = deeds::keep(store, &deed).await {
             hint(format!("the store's audit log has no line of this: {error}"));
         }
     }

@@ -33,16 +33,16 @@ pub(crate) struct Demo {
     /// Run until interrupted
     #[arg(long)]
     forever: bool,
-    /// Orders
+    /// Number of orders
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..100_000))]
     orders: u32,
-    /// Seed of the order and the failures
+    /// Seed for the shuffling and the failures
     #[arg(long, default_value_t = 7)]
     seed: u64,
     /// Write the recorded history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Instead create a store with sample problems in this folder, and a configuration, to see the dashboard. Default: seriatim-demo
+    /// Instead create a folder with a store full of sample problems and a configuration, to try the dashboard. Default: seriatim-demo
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "seriatim-demo")]
     #[arg(conflicts_with_all = ["forever", "orders", "seed", "history"])]
     keep: Option<PathBuf>,

@@ -10,15 +10,18 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "demo",
         &[
-            ("seriatim demo", "a proof in a few seconds"),
+            ("seriatim demo", "a checked run in a few seconds"),
             ("seriatim demo --keep", "a folder with sample problems, to see the dashboard"),
         ],
     ),
     (
         "serve",
         &[
-            ("seriatim serve", "with seriatim.toml of this folder"),
-            ("seriatim serve --config /etc/seriatim.toml --queues orders,mails", "only these"),
+            ("seriatim serve", "with seriatim.toml in this folder"),
+            (
+                "seriatim serve --config /etc/seriatim.toml --queues orders,mails",
+                "only these queues",
+            ),
             ("seriatim serve --log-level info,seriatim=debug", "with a line for each call"),
         ],
     ),
@@ -29,7 +32,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim push mails '{\"to\":\"a@example.com\"}' --in 10m", "later"),
             ("seriatim push mails '{\"to\":\"a@example.com\"}' --group acme", "for a tenant"),
             ("seriatim push orders --file jobs.ndjson", "one JSON object on each line"),
-            ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of it"),
+            ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of the file"),
         ],
     ),
     (
@@ -47,8 +50,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim queues list", "all of them"),
             ("seriatim queues show orders", "one in full"),
             ("seriatim queues pause orders", "no new claims"),
-            ("seriatim queues limits orders --running 10 --rate 100/s", "at most, on all nodes"),
-            ("seriatim queues limits orders --group acme --weight 3", "of each round, for one"),
+            ("seriatim queues limits orders --running 10 --rate 100/s", "of all nodes together"),
+            (
+                "seriatim queues limits orders --group acme --weight 3",
+                "3 turns of a tenant for 1 of others",
+            ),
             ("seriatim queues drain orders --yes", "delete the waiting jobs"),
             ("seriatim queues delete orders --yes", "the queue and all that is in it"),
         ],
@@ -64,10 +70,24 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "causes",
+        &[
+            ("seriatim causes", "why jobs died, in all queues"),
+            ("seriatim causes --task ship --since 2h", "those of a task in the last two hours"),
+        ],
+    ),
+    (
         "search",
         &[
             ("seriatim search order-4", "keys with this beginning"),
             ("seriatim search 'queue:orders error:timed out'", "jobs by terms"),
+        ],
+    ),
+    (
+        "scheduled",
+        &[
+            ("seriatim scheduled", "what is due next, in all queues"),
+            ("seriatim scheduled --queue orders --due-to 2026-12-01T00:00:00Z", "until then"),
         ],
     ),
     ("key", &[("seriatim key order-42", "in all queues: why it waits, what failed")]),
@@ -97,17 +117,18 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim operations preview requeue orders --error timeout", "how many, and which"),
             ("seriatim operations start requeue orders --error timeout", "do it, in steps"),
             ("seriatim operations start pause orders --prefix shop-7-", "the keys of one shop"),
-            ("seriatim operations list", "those that were begun, and how far they are"),
+            ("seriatim operations start requeue --all-queues --error timeout", "after an outage"),
+            ("seriatim operations list", "all, with their progress"),
         ],
     ),
     (
         "batches",
         &[
-            ("seriatim batches open import-7 reports", "a job of queue reports follows its end"),
+            ("seriatim batches open import-7 reports", "at its end, push to reports"),
             ("seriatim push rows '{}' --batch import-7", "one of its jobs"),
-            ("seriatim batches seal import-7", "no more are to come"),
+            ("seriatim batches seal import-7", "all its jobs are pushed"),
             ("seriatim batches show import-7", "how many are left"),
-            ("seriatim batches list --live", "those that have not ended"),
+            ("seriatim batches list --live", "unfinished ones"),
         ],
     ),
     (
@@ -131,7 +152,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             (
                 "seriatim bridge check",
-                "what would be moved where, and what is refused; writes nothing",
+                "what would move where, and what would be refused; writes nothing",
             ),
             ("seriatim bridge pause shop critical --reason deploy", "take no more from one queue"),
             ("seriatim bridge status", "what was moved, and what is left"),
@@ -143,7 +164,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
-    ("history", &[("seriatim history --queue orders --span 24h", "its day by the minute")]),
+    ("history", &[("seriatim history --queue orders --span 24h", "its last day, by the minute")]),
     (
         "audit",
         &[
@@ -166,8 +187,8 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "check",
         &[
-            ("seriatim serve --history history.ndjson", "records"),
-            ("seriatim check history.ndjson", "judges"),
+            ("seriatim serve --history history.ndjson", "record a history"),
+            ("seriatim check history.ndjson", "check it"),
         ],
     ),
 ];

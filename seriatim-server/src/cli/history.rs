@@ -16,13 +16,13 @@ use crate::protocol::document::Times;
 pub(crate) struct History {
     #[command(flatten)]
     common: Common,
-    /// Only of this queue; default: all together
+    /// Only this queue. Default: all queues together
     #[arg(long)]
     queue: Option<String>,
-    /// How long the turns of the queue and of each of its tasks took
+    /// Show run times instead: of the queue, and of each of its tasks
     #[arg(long, requires = "queue")]
     tasks: bool,
-    /// How far back
+    /// Time span
     #[arg(long, value_enum, default_value_t)]
     span: Span,
 }

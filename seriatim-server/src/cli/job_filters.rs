@@ -5,12 +5,12 @@ use clap::Args;
 use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
 use crate::app::lane_pages::{SCAN_DEFAULT, SCAN_MAX};
 
-/// Which jobs are listed.
+/// Which jobs.
 #[derive(Args)]
-pub(super) struct FilterArgs {
+pub(super) struct WhichArgs {
     /// Only of this key
     #[arg(long, default_value = "", hide_default_value = true)]
-    pub(super) key: String,
+    key: String,
     /// Only jobs whose key has this prefix
     #[arg(long, value_name = "START", default_value = "", hide_default_value = true)]
     prefix: String,
@@ -23,7 +23,7 @@ pub(super) struct FilterArgs {
     /// Only jobs with this text in their payload or their last error
     #[arg(long, default_value = "", hide_default_value = true)]
     text: String,
-    /// Only jobs due, or ended, then or later: a time, or 2h for two hours ago
+    /// Only jobs due (or ended) at or after this time: a time, or 2h for two hours ago
     #[arg(
         long,
         visible_alias = "since",
@@ -32,7 +32,7 @@ pub(super) struct FilterArgs {
         hide_default_value = true
     )]
     from: String,
-    /// Only jobs due, or ended, then or earlier
+    /// Only jobs due (or ended) at or before this time
     #[arg(
         long,
         visible_alias = "until",
@@ -41,6 +41,13 @@ pub(super) struct FilterArgs {
         hide_default_value = true
     )]
     to: String,
+}
+
+/// Which jobs are listed.
+#[derive(Args)]
+pub(super) struct FilterArgs {
+    #[command(flatten)]
+    which: WhichArgs,
     /// Leave out longer payloads. Default: 16384 in a table, no limit with --json
     #[arg(long, value_name = "N")]
     payload_bytes_max: Option<usize>,
@@ -49,7 +56,7 @@ pub(super) struct FilterArgs {
     scan_max: u32,
 }
 
-impl FilterArgs {
+impl WhichArgs {
     pub(super) fn given(&self) -> Filters<'_> {
         Filters {
             key: &self.key,
@@ -60,6 +67,12 @@ impl FilterArgs {
             from: &self.from,
             to: &self.to,
         }
+    }
+}
+
+impl FilterArgs {
+    pub(super) fn given(&self) -> Filters<'_> {
+        self.which.given()
     }
 
     pub(super) fn scan_max(&self) -> usize {

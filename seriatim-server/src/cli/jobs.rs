@@ -28,15 +28,15 @@ use crate::protocol::value::Time;
 pub(crate) struct Jobs {
     #[command(flatten)]
     common: Common,
-    /// Only of this queue
+    /// Only jobs of this queue
     #[arg(long)]
     queue: Option<String>,
-    /// In which state
+    /// Only jobs in this state
     #[arg(long, value_enum, default_value_t = Status::Live)]
     state: Status,
     #[command(flatten)]
     filters: FilterArgs,
-    /// The order
+    /// Sort order
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
     #[command(flatten)]
@@ -152,7 +152,7 @@ impl Jobs {
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),
         };
-        let page = job_pages::page(store, wanted).await?;
+        let page = job_pages::page(store, wanted).await?.page;
         if self.common.json {
             say_json(&document::Jobs::from(page));
             return Ok(());
@@ -278,7 +278,7 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<()> {
     } else {
         for (id, outcome) in outcomes {
             say(match outcome {
-                Cancelled::Now => format!("{id} is canceled"),
+                Cancelled::Now => format!("{id} is cancelled"),
                 Cancelled::Flagged => {
                     format!(
                         "{id} is running: its handler is notified at the next heartbeat of its node"

@@ -21,6 +21,7 @@ use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::base::text::{KEY_COLUMNS, count, cut, failures, one_line, shell_word};
+use crate::base::time::length;
 use crate::cli::output::{Cell, Failure, Result, Table, Terminal, Tone, hint, say, say_json, tell};
 use crate::protocol::document::{self, Done};
 
@@ -39,10 +40,10 @@ pub(crate) struct Lanes {
     by: By,
     #[command(flatten)]
     filters: FilterArgs,
-    /// Only from here on: a key, a time or a retry count, depending on --by
+    /// First value of the range: a key, a time or a retry count, depending on --by
     #[arg(long)]
     from: Option<String>,
-    /// Only up to here, inclusive
+    /// Last value of the range (inclusive)
     #[arg(long)]
     to: Option<String>,
     #[command(flatten)]
@@ -63,15 +64,18 @@ struct FilterArgs {
     /// Only lanes that this node holds: its id or name
     #[arg(long, value_name = "NODE", default_value = "", hide_default_value = true)]
     node: String,
-    /// Only lanes due then or later: RFC 3339 or Unix seconds
+    /// Only lanes due at or after this time: RFC 3339 or Unix seconds
     #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
     due_from: String,
-    /// Only lanes due then or earlier
+    /// Only lanes due at or before this time
     #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
     due_to: String,
     /// Only lanes with this retry count or a higher one
     #[arg(long, value_name = "N", default_value = "", hide_default_value = true)]
     retries_min: String,
+    /// Only waiting lanes that have been due for at least this long: 250ms, 10s, 5m
+    #[arg(long, value_name = "DURATION", default_value = "", hide_default_value = true)]
+    lag_min: String,
     /// Maximum number of lanes to read to find matches
     #[arg(long, value_name = "N", default_value_t = SCAN_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(1..=SCAN_MAX as i64))]
     scan_max: u32,
@@ -87,6 +91,7 @@ impl FilterArgs {
             due_from: &self.due_from,
             due_to: &self.due_to,
             retries_min: &self.retries_min,
+            lag_min: &self.lag_min,
         }
     }
 }
@@ -241,10 +246,10 @@ impl Lanes {
         let keeps = queue.retention();
         say(match keeps.is_zero() {
             true => format!(
-                "none is dead, and {name} keeps no finished jobs (retain_completed): the key had no jobs, or all are done or canceled"
+                "none of its jobs is dead, and {name} keeps no finished jobs (retain_completed): the key had no jobs, or all are done or cancelled"
             ),
             false => format!(
-                "none is dead, and none has ended in the last {}",
+                "none of its jobs is dead, and none has ended in the last {}",
                 seriatim::duration::format(keeps)
             ),
         });
@@ -294,6 +299,7 @@ fn table(lanes: &[LaneView], now: Timestamp) -> Table<'_, LaneView> {
         .text("key", |lane| cut(&one_line(lane.key.as_deref().unwrap_or_default()), KEY_COLUMNS))
         .name("state", |lane| lane_state(lane, now))
         .number("jobs", |lane| lane.jobs)
+        .figure("lag", |lane| lane.lag(now).map_or_else(String::new, length).into())
         .figure("failed", |lane| Cell::toned(failures(lane.retry_count), failed(lane)))
         .trouble("crashes", Tone::Warn, |lane| u64::from(lane.crashes))
         .text("node", |lane| lane.node.as_ref().map_or("", |node| &*node.0))

@@ -6,6 +6,7 @@ mod audit;
 mod batches;
 mod bench;
 mod bridge;
+mod causes;
 mod check;
 mod completions;
 mod config_check;
@@ -36,6 +37,7 @@ mod push_file;
 mod queue_limits;
 mod queue_text;
 mod queues;
+mod scheduled;
 mod search;
 mod serve;
 mod stats;
@@ -66,13 +68,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Runs order updates, shuffled and duplicated, through a real engine; ends with a proof
+    /// Runs shuffled, duplicated order updates through an engine, kills a node, and checks the result
     Demo(demo::Demo),
     /// Runs workers on the queues of a store
     Serve(serve::Serve),
     /// Pushes jobs
     Push(push::Push),
-    /// Shows the figures of all queues
+    /// Shows the metrics of all queues
     Stats(stats::Stats),
     /// Shows queues, lanes and nodes, live
     Top(top::Top),
@@ -80,6 +82,8 @@ pub(crate) enum Command {
     Queues(queues::Queues),
     /// Lists the dead jobs of a queue; requeues, edits, deletes them
     Morgue(morgue::Morgue),
+    /// Shows why the latest dead jobs died, in all queues, most frequent first
+    Causes(causes::Causes),
     /// Lists the lanes of a queue; shows, pauses, resumes, retries, deletes one
     Lanes(lanes::Lanes),
     /// Shows a key in all queues: why it waits, what failed
@@ -88,6 +92,8 @@ pub(crate) enum Command {
     Search(search::Search),
     /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
     Jobs(jobs::Jobs),
+    /// Lists lanes that are due later, in all queues, soonest first
+    Scheduled(scheduled::Scheduled),
     /// Counts, starts and stops actions on many jobs or lanes; lists those that were started
     Operations(operations::Operations),
     /// Lists batches of jobs, and opens, seals and shows one
@@ -100,9 +106,9 @@ pub(crate) enum Command {
     Bridge(bridge::BridgeArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
-    /// Turns the settings of another system into a configuration, on stdout
+    /// Converts the settings of another system into a configuration on stdout
     Import(import::Import),
-    /// Gives the jobs of a queue back to another system
+    /// Moves the jobs of a queue back to another system
     Export(export::Export),
     /// Finds what is stuck, failing, slow or misconfigured, and suggests what to do
     Doctor(doctor::Doctor),
@@ -120,7 +126,7 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Lists who changed what; checks that an audit log is complete
     Audit(audit::Audit),
-    /// Shows past figures: by the minute for a day, by the hour for 30 days
+    /// Shows past metrics: by the minute for a day, by the hour for 30 days
     History(history::History),
 }
 
@@ -134,10 +140,12 @@ impl Command {
             Self::Top(top) => top.run().await,
             Self::Queues(queues) => queues.run().await,
             Self::Morgue(morgue) => morgue.run().await,
+            Self::Causes(causes) => causes.run().await,
             Self::Lanes(lanes) => lanes.run().await,
             Self::Key(key) => key.run().await,
             Self::Search(search) => search.run().await,
             Self::Jobs(jobs) => jobs.run().await,
+            Self::Scheduled(scheduled) => scheduled.run().await,
             Self::Operations(operations) => operations.run().await,
             Self::Batches(batches) => batches.run().await,
             Self::Nodes(nodes) => nodes.run().await,

@@ -7,17 +7,19 @@ use seriatim::store::{JobView, Selected, Selection};
 use seriatim::{JobId, Payload, Rate, SharedStore, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
+use super::causes;
 use super::job_filters::FilterArgs;
 use super::jobs::{hint_more, payload_cell, show_job};
 use super::operations::{carry_out, time_of};
 use crate::app::act::{self, Bulk};
+use crate::app::job_filters::Filters;
 use crate::app::morgue::{self, By, Wanted};
 use crate::app::words::push_status;
-use crate::app::{causes, find, operations};
+use crate::app::{find, operations};
 use crate::base::text::count;
 use crate::base::time::{Moment, relative};
-use crate::cli::output::{Failure, Result, Table, hint, say, say_json, tell};
-use crate::protocol::document::{self, Cause, Done, EditedJob};
+use crate::cli::output::{Failure, Result, Table, say, say_json, tell};
+use crate::protocol::document::{self, Done, EditedJob};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -138,7 +140,10 @@ impl Morgue {
                     )
                     .await
                 }
-                Some(Action::Causes) => self.causes(&*store).await,
+                Some(Action::Causes) => {
+                    let none = Filters::default();
+                    causes::show(&*store, Some(&self.queue), none, self.common.json).await
+                }
                 Some(Action::Requeue { which, paced }) => self.requeue(store, which, paced).await,
                 Some(Action::Delete { which, yes }) => self.delete(&*store, which, *yes).await,
                 Some(Action::Edit { id, payload }) => self.edit(&*store, *id, payload).await,
@@ -163,17 +168,6 @@ impl Morgue {
         }
         say(table(&page.rows, store.now().await?).or(format!("no dead jobs of {}", self.queue)));
         hint_more(&page);
-        Ok(())
-    }
-
-    async fn causes(&self, store: &dyn Store) -> Result<()> {
-        let found = causes::of_queue(store, &self.queue).await?;
-        let table = causes_table(&found.causes, store.now().await?);
-        let none = format!("no dead jobs of {}", self.queue);
-        tell(self.common.json, &found, table.or(none));
-        if found.more && !self.common.json {
-            hint(format!("counted among the latest {} dead jobs", found.looked_at));
-        }
         Ok(())
     }
 
@@ -251,14 +245,4 @@ fn table(jobs: &[JobView], now: Timestamp) -> Table<'_, JobView> {
         .number("attempt", |job| job.attempt)
         .text("payload", payload_cell)
         .error("error", |job| job.error.as_deref())
-}
-
-fn causes_table(causes: &[Cause], now: Timestamp) -> Table<'_, Cause> {
-    Table::of(causes)
-        .number("jobs", |cause| cause.count)
-        .name("first", |cause| relative(now, cause.first_at.0))
-        .name("last", |cause| relative(now, cause.last_at.0))
-        .text("task", |cause| cause.task.as_deref().unwrap_or_default())
-        .name("latest job", |cause| cause.job_id.to_string())
-        .error("cause", |cause| Some(&cause.error))
 }

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::args::{Common, Yes};
 use super::deed::who;
 use crate::app::operations::{
-    self, Action, Begin, Leaving, List, Operation, Preview, State, Wish, preview,
+    self, ALL_QUEUES, Action, Begin, Leaving, List, Operation, Preview, State, Wish, preview,
 };
 use crate::base::time::Moment;
 use crate::cli::output::{Failure, Fields, Progress, Result, Table, hint, say, say_json, tell};
@@ -28,7 +28,7 @@ pub(crate) struct Operations {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Shows how far an operation is
+    /// Shows the progress of an operation
     Show {
         /// The operation
         id: String,
@@ -58,8 +58,12 @@ struct Which {
     /// What to do
     #[arg(value_enum)]
     action: Action,
-    /// The queue
-    queue: String,
+    /// The queues, one after another
+    #[arg(value_name = "QUEUE", required_unless_present = "all_queues")]
+    queues: Vec<String>,
+    /// All queues that have matching jobs
+    #[arg(long, conflicts_with = "queues")]
+    all_queues: bool,
     /// Only of this key
     #[arg(long)]
     key: Option<String>,
@@ -75,13 +79,13 @@ struct Which {
     /// Only those whose last error contains this
     #[arg(long)]
     error: Option<String>,
-    /// Only those of this cause: their error with `N` for numbers, `ID` for ids, `"…"` for quotes
+    /// Only jobs with this cause: the error with `N` for numbers, `ID` for ids, `"…"` for quotes
     #[arg(long)]
     cause: Option<String>,
     /// Only lanes in this state: ready, scheduled, retrying, running, held, paused or crashed
     #[arg(long, value_parser = lane_state)]
     state: Option<LaneStage>,
-    /// Only what died, or waited, before this time, or 2h for two hours ago. Default: now
+    /// Only jobs that died (or were pushed) before this time, or 2h for two hours ago. Default: now
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     before: Option<Moment>,
     /// Only what died at this time or later, or 2h for two hours ago
@@ -107,7 +111,14 @@ fn lane_state(text: &str) -> Result<LaneStage, String> {
 impl Which {
     async fn wish(self, store: &dyn Store) -> Result<Wish> {
         let some = |named: bool| named.then_some(());
-        Ok(Wish {
+        let mut queues = self.queues;
+        let (queue, queues) = match queues.len() {
+            1 => (queues.remove(0), None),
+            0 => (String::new(), Some(List(vec![ALL_QUEUES.to_owned()]))),
+            _ => (String::new(), Some(List(queues))),
+        };
+        let wish = Wish {
+            queues,
             key: self.key,
             prefix: self.prefix,
             task: self.task,
@@ -120,8 +131,9 @@ impl Which {
             rate: self.rate,
             jobs: some(!self.jobs.is_empty()).map(|()| List(self.jobs)),
             lanes: some(!self.lanes.is_empty()).map(|()| List(self.lanes)),
-            ..Wish::new(self.action, self.queue)
-        })
+            ..Wish::new(self.action, queue)
+        };
+        Ok(wish.resolved(store, |_| true).await?)
     }
 }
 

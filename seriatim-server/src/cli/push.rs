@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use seriatim::limits::PRIORITY_MAX;
 use seriatim::names::did_you_mean;
 use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView};
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
-use super::push_file;
+use super::push_file::{self, Source};
 use crate::app::find;
 use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
@@ -27,11 +28,11 @@ pub(crate) struct Push {
     payload: Vec<String>,
     #[command(flatten)]
     store: StoreArg,
-    /// The key: jobs of one key never overlap
+    /// Key: jobs with the same key never overlap
     #[arg(long)]
     key: Option<String>,
-    /// The place among the jobs of the key, lowest first
-    #[arg(long, allow_negative_numbers = true)]
+    /// Position among the jobs of the key, lowest first. Default: now in Unix seconds; in fifo 0
+    #[arg(long, allow_negative_numbers = true, value_parser = number)]
     score: Option<f64>,
     /// The task
     #[arg(long)]
@@ -45,19 +46,34 @@ pub(crate) struct Push {
     /// The group of the key, such as a tenant: the groups of a queue take turns
     #[arg(long)]
     group: Option<String>,
+    /// Only nodes of this name may claim it
+    #[arg(long)]
+    node: Option<String>,
+    /// Only members of this consumer group may claim it
+    #[arg(long, value_name = "GROUP", conflicts_with = "build")]
+    consumer_group: Option<String>,
     /// Only workers that run this build of their program may claim it
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     build: Option<String>,
-    /// Lower runs first, 0 to 32767
-    #[arg(long)]
+    /// Priority, 0 to 32767; lower runs first. Default: 100
+    #[arg(long, allow_negative_numbers = true, value_parser = priority)]
     priority: Option<u16>,
+    /// Retries after the first attempt. Default: the queue's
+    #[arg(long, value_name = "N")]
+    max_retries: Option<u32>,
+    /// How long its call may take. Default: the worker's or the queue's
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Cancelled if it has not started after this long
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    expires_in: Option<Duration>,
     /// A repeated push with the same key and idempotency key returns the first job
     #[arg(long, conflicts_with = "file")]
     idempotency_key: Option<String>,
     /// Where the idempotency key is unique: for its queue and key, or in the whole store
     #[arg(long, value_name = "key|store", value_parser = scope)]
     idempotency_scope: Option<IdempotencyScope>,
-    /// The batch that the jobs join: it must be open, or sealed and not ended
+    /// Batch that the jobs join; it must not have ended
     #[arg(long)]
     batch: Option<String>,
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
@@ -70,9 +86,18 @@ pub(crate) struct Push {
     #[arg(long, value_name = "DURATION", value_parser = duration, num_args = 0..=1, require_equals = true,
         default_missing_value = "60s", conflicts_with = "file")]
     wait: Option<Duration>,
+    /// Check the jobs, and push none: opens no store
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Checked, or to be read.
+enum Jobs<'a> {
+    Given(Vec<Job>),
+    File(Source<'a>),
 }
 
 impl Push {
@@ -82,11 +107,19 @@ impl Push {
             return Err(Failure::usage(FORGETS));
         }
         let declared = self.store.declared(&config, &self.queue)?;
+        // What is wrong with them must not create a store.
+        let jobs = match &self.file {
+            None => Jobs::Given(self.jobs()?),
+            Some(path) => Jobs::File(Source::open(path, self.from_line, &self.queue)?),
+        };
+        if self.dry_run {
+            return self.check(jobs);
+        }
         self.store
             .creating(async |store| {
                 let known = find::known(&*store, &self.queue).await?;
                 let client = Client::new(store.clone()).queues(declared.clone());
-                let pushed = self.push(client).await;
+                let pushed = self.push(client, jobs).await;
                 if known.is_none() {
                     // Also when only a part of a file came so far.
                     let made = find::known(&*store, &self.queue).await?;
@@ -101,37 +134,51 @@ impl Push {
             .await
     }
 
-    async fn push(&self, client: Client) -> Result<()> {
-        if let Some(path) = self.file.clone() {
-            let source =
-                push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
-            let loaded = push_file::push(&client, &source, |job| self.with_options(job)).await?;
-            let (pushed, known) = (loaded.pushed, loaded.known);
-            say(match self.json {
-                true => format!("{{\"pushed\":{pushed},\"duplicate\":{known}}}"),
-                false => format!("pushed {}{}", count(pushed, "job"), loaded.known()),
-            });
-            return loaded.check();
-        }
-        let payloads =
-            if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
-        let mut jobs = Vec::with_capacity(payloads.len());
+    /// Tells how many jobs are right, as far as can be seen without the store.
+    fn check(&self, jobs: Jobs<'_>) -> Result<()> {
+        let right = match jobs {
+            Jobs::Given(jobs) => jobs.len() as u64,
+            Jobs::File(source) => source.check(|job| self.with_options(job))?,
+        };
+        say(match self.json {
+            true => format!("{{\"checked\":{right}}}"),
+            false => format!("checked {}, pushed none", count(right, "job")),
+        });
+        Ok(())
+    }
+
+    /// The jobs of the command line, checked as far as possible without the store.
+    fn jobs(&self) -> Result<Vec<Job>> {
         if self.wait.is_some()
-            && let [_, last] = &*payloads
+            && let [_, last] = &*self.payload
             && duration(last).is_ok()
         {
             return Err(Failure::usage(format!("did you mean --wait={last}?")));
         }
-        for (i, text) in payloads.iter().enumerate() {
-            let payload = Payload::from_json_text(text)
-                .map_err(|error| unreadable(error, (payloads.len() > 1).then_some(i)))?;
-            jobs.push(self.with_options(Job::with_payload(&self.queue, payload)));
-        }
-        let several = jobs.len() > 1;
+        let null = ["null".to_owned()];
+        let payloads = if self.payload.is_empty() { &null[..] } else { &self.payload };
+        let several = payloads.len() > 1;
         if several && self.idempotency_key.is_some() {
             // The others would be taken for the first one, and dropped.
             return Err(Failure::usage("--idempotency-key goes with one payload"));
         }
+        let job = |(place, text): (usize, &String)| {
+            let payload = Payload::from_json_text(text)
+                .map_err(|error| unreadable(error, text, several.then_some(place)))?;
+            let job = self.with_options(Job::with_payload(&self.queue, payload));
+            let wrong = |error: seriatim::Error| error.in_field(format!("jobs[{place}]"));
+            job.validate().map_err(|error| told_of_one(wrong(error), several))?;
+            Ok(job)
+        };
+        payloads.iter().enumerate().map(job).collect()
+    }
+
+    async fn push(&self, client: Client, jobs: Jobs<'_>) -> Result<()> {
+        let mut jobs = match jobs {
+            Jobs::Given(jobs) => jobs,
+            Jobs::File(source) => return self.push_file(&client, source).await,
+        };
+        let several = jobs.len() > 1;
         if let Some(wait) = self.wait {
             let (Some(job), false) = (jobs.pop(), several) else {
                 return Err(Failure::usage("--wait goes with one payload"));
@@ -141,6 +188,16 @@ impl Push {
         let keys: Vec<Option<String>> = jobs.iter().map(|job| job.key.clone()).collect();
         let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
         self.show(&pushed, &keys)
+    }
+
+    async fn push_file(&self, client: &Client, source: Source<'_>) -> Result<()> {
+        let loaded = push_file::push(client, source, |job| self.with_options(job)).await?;
+        let (pushed, known) = (loaded.pushed, loaded.known);
+        say(match self.json {
+            true => format!("{{\"pushed\":{pushed},\"duplicate\":{known}}}"),
+            false => format!("pushed {}{}", count(pushed, "job"), loaded.known()),
+        });
+        loaded.check()
     }
 
     /// Success is the job's: a dead or cancelled one fails the command, and so does one that has not ended in time.
@@ -179,14 +236,22 @@ impl Push {
                 (None, None) => RunAt::Now,
             };
         }
-        job.options.group = job.options.group.or_else(|| self.group.clone());
-        job.options.batch = job.options.batch.or_else(|| self.batch.clone());
-        job.options.idempotency_key =
-            job.options.idempotency_key.or_else(|| self.idempotency_key.clone());
-        job.options.idempotency_scope =
-            self.idempotency_scope.unwrap_or(job.options.idempotency_scope);
+        let options = &mut job.options;
+        let keep = |value: &mut Option<String>, given: Option<&String>| {
+            *value = value.take().or_else(|| given.cloned());
+        };
+        keep(&mut options.group, self.group.as_ref());
+        keep(&mut options.batch, self.batch.as_ref());
+        keep(&mut options.node, self.node.as_ref());
+        keep(&mut options.consumer_group, self.consumer_group.as_ref());
+        keep(&mut options.idempotency_key, self.idempotency_key.as_ref());
+        options.max_retries = options.max_retries.or(self.max_retries);
+        options.timeout = options.timeout.or(self.timeout);
+        let expires = self.expires_in.map(|length| Timestamp::of_this_machine() + length);
+        options.expires_at = options.expires_at.or(expires);
+        options.idempotency_scope = self.idempotency_scope.unwrap_or(options.idempotency_scope);
         match &self.build {
-            Some(build) if job.options.consumer_group.is_none() => job.build(build),
+            Some(build) if options.consumer_group.is_none() => job.build(build),
             _ => job,
         }
     }
@@ -226,12 +291,25 @@ fn scope(text: &str) -> Result<IdempotencyScope, String> {
     }
 }
 
+/// A number of the command line.
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "write a number, as in 7 or -1.5".to_owned())
+}
+
+fn priority(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("write a whole number from 0 to {PRIORITY_MAX}"))
+}
+
 /// Names the payload if there are several. Shells remove the quotes of a string, a common first mistake.
-fn unreadable(error: seriatim::Error, place: Option<usize>) -> Failure {
+fn unreadable(error: seriatim::Error, text: &str, place: Option<usize>) -> Failure {
     let place = place.map(|place| format!(" {}", place + 1)).unwrap_or_default();
     let told = error.to_string();
     let told = told.strip_prefix("payload: ").unwrap_or(&told);
-    let told = format!("payload{place}: {told}; write a string as '\"text\"'");
+    let example = match text.trim_start().starts_with(['{', '[']) {
+        true => "all names and texts need double quotes, as in '{\"status\":\"paid\"}'",
+        false => "write a string as '\"text\"'",
+    };
+    let told = format!("payload{place}: {told}; {example}");
     Failure::from(error).reworded(told)
 }
 

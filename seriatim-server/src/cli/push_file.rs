@@ -1,4 +1,4 @@
-//! Pushes the jobs of a file or of standard input, a batch at a time.
+//! Pushes the jobs of a file or of standard input, a chunk at a time.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
@@ -9,24 +9,53 @@ use seriatim::store::{PushStatus, Pushed};
 use seriatim::{Client, Job, Timestamp, shutdown_signal};
 use tokio::sync::mpsc;
 
-use crate::base::text::count;
+use crate::base::text::{MARK, count};
 use crate::base::time::absolute;
 use crate::cli::output::{Failure, Progress, Result, hint};
 use crate::config::in_words;
 use crate::protocol::job_input::{JobInput, split_place};
 
-/// Jobs of one batch.
-const BATCH_JOBS_MAX: usize = 1_000;
-/// Bytes of one batch: limits memory, whatever the size of the jobs.
-const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Jobs of one chunk.
+const CHUNK_JOBS_MAX: usize = 1_000;
+/// Bytes of one chunk: limits memory, whatever the size of the jobs.
+const CHUNK_BYTES_MAX: usize = 8 << 20;
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
 /// The jobs of `path` (`-`: standard input), from this line on (the first is 1).
 pub(super) struct Source<'a> {
-    pub(super) path: &'a Path,
-    pub(super) from_line: u64,
-    pub(super) queue: &'a str,
+    path: &'a Path,
+    from_line: u64,
+    queue: &'a str,
+    lines: Lines,
+}
+
+impl<'a> Source<'a> {
+    /// Fails if the file cannot be read, before there is a store for its jobs.
+    pub(super) fn open(path: &'a Path, from_line: u64, queue: &'a str) -> Result<Self> {
+        Ok(Self { path, from_line, queue, lines: Lines::open(path)? })
+    }
+
+    /// Reads all jobs, and counts them.
+    pub(super) fn check(mut self, complete: impl Fn(Job) -> Job) -> Result<u64> {
+        let wrong = |line: u64, error: &dyn Display| {
+            Failure::failed(format!("{}: {error}", place(self.path, line)))
+        };
+        self.lines.skip_to(self.from_line)?;
+        let mut jobs = 0;
+        loop {
+            let chunk = self.lines.chunk();
+            for (number, text) in &chunk.lines {
+                parse(text, self.queue, &complete).map_err(|error| wrong(*number, &error))?;
+                jobs += 1;
+            }
+            match chunk.wrong {
+                Some((number, error)) => return Err(wrong(number, &error)),
+                None if chunk.is_last => return Ok(jobs),
+                None => {}
+            }
+        }
+    }
 }
 
 /// What became of the jobs of a source.
@@ -81,28 +110,28 @@ impl Loaded {
     }
 }
 
-/// Pushes all jobs of a source; `complete` adds the options of the command line. A signal stops it between two batches, with
+/// Pushes all jobs of a source; `complete` adds the options of the command line. A signal stops it between two chunks, with
 /// the line from which to continue.
 pub(super) async fn push(
     client: &Client,
-    source: &Source<'_>,
+    source: Source<'_>,
     complete: impl Fn(Job) -> Job,
 ) -> Result<Loaded> {
     let (jobs, lines) = (Vec::new(), Vec::new());
     let mut pusher = Pusher { client, path: source.path, all: Loaded::default(), jobs, lines };
-    let mut batches = read(source)?;
+    let mut chunks = read(source.lines, source.from_line)?;
     let (mut stop, mut progress) = (Stop::default(), Progress::start());
     // The first line that is not pushed.
     let mut next = source.from_line;
-    while let Some(batch) = stop.unless_told(batches.recv()).await {
-        let Some(batch) = batch else {
+    while let Some(chunk) = stop.unless_told(chunks.recv()).await {
+        let Some(chunk) = chunk else {
             return Err(Failure::failed("the file was not read to its end"));
         };
         let mut wrong = None;
-        for (number, text) in batch.lines {
-            match parse(&text, source.queue) {
+        for (number, text) in chunk.lines {
+            match parse(&text, source.queue, &complete) {
                 Ok(job) => {
-                    pusher.jobs.push(complete(job));
+                    pusher.jobs.push(job);
                     pusher.lines.push(number);
                 }
                 Err(error) => {
@@ -113,14 +142,14 @@ pub(super) async fn push(
         }
         stop.after(pusher.send()).await?;
         // The lines before the bad one are good: they are pushed, and the bad line is where to continue.
-        if let Some((line, error)) = wrong.or(batch.wrong) {
+        if let Some((line, error)) = wrong.or(chunk.wrong) {
             return Err(pusher.failed(line, line, &error));
         }
-        if batch.is_last {
+        if chunk.is_last {
             return Ok(pusher.all);
         }
-        next = batch.next;
-        progress.tell(pusher.all.pushed, batch.bytes, batch.bytes_total);
+        next = chunk.next;
+        progress.tell(pusher.all.pushed, chunk.bytes, chunk.bytes_total);
     }
     drop(progress);
     Err(Failure::interrupted(format!(
@@ -130,7 +159,7 @@ pub(super) async fn push(
     )))
 }
 
-struct Batch {
+struct Chunk {
     /// Non-empty lines with their numbers.
     lines: Vec<(u64, String)>,
     /// A line behind them that cannot be read.
@@ -144,12 +173,10 @@ struct Batch {
     bytes_total: Option<u64>,
 }
 
-/// Reads one batch ahead, on its own thread: standard input may block forever, and the process must still
+/// Reads one chunk ahead, on its own thread: standard input may block forever, and the process must still
 /// end at a signal.
-fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>> {
-    let mut lines = Lines::open(source.path)?;
-    let from_line = source.from_line;
-    let (to, batches) = mpsc::channel(1);
+fn read(mut lines: Lines, from_line: u64) -> Result<mpsc::Receiver<Chunk>> {
+    let (to, chunks) = mpsc::channel(1);
     let reading = move || {
         if let Err(error) = lines.skip_to(from_line) {
             let wrong = Some((lines.number, error));
@@ -157,16 +184,16 @@ fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>> {
             return;
         }
         loop {
-            let batch = lines.batch();
-            let ends = batch.is_last || batch.wrong.is_some();
-            if to.blocking_send(batch).is_err() || ends {
+            let chunk = lines.chunk();
+            let ends = chunk.is_last || chunk.wrong.is_some();
+            if to.blocking_send(chunk).is_err() || ends {
                 return;
             }
         }
     };
     let spawned = std::thread::Builder::new().name("reader".to_owned()).spawn(reading);
     spawned.map_err(|error| Failure::failed(format!("cannot read: {error}")))?;
-    Ok(batches)
+    Ok(chunks)
 }
 
 /// A file, line by line.
@@ -186,7 +213,7 @@ impl Lines {
             Box::new(std::io::stdin())
         } else {
             let unreadable =
-                |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+                |e: std::io::Error| Failure::failed(format!("cannot read {}: {e}", path.display()));
             let file = std::fs::File::open(path).map_err(unreadable)?;
             bytes_total = file.metadata().ok().map(|metadata| metadata.len());
             Box::new(file)
@@ -206,6 +233,7 @@ impl Lines {
             LINE_BYTES_MAX => {
                 Err(Failure::failed(format!("the line is longer than {LINE_BYTES_MAX} bytes")))
             }
+            _ if self.number == 1 && text.starts_with(MARK) => Ok(Some(text.split_off(MARK.len()))),
             _ => Ok(Some(text)),
         }
     }
@@ -226,25 +254,25 @@ impl Lines {
         Ok(())
     }
 
-    fn batch(&mut self) -> Batch {
+    fn chunk(&mut self) -> Chunk {
         let (mut lines, mut bytes) = (Vec::new(), 0);
-        while lines.len() < BATCH_JOBS_MAX && bytes < BATCH_BYTES_MAX {
+        while lines.len() < CHUNK_JOBS_MAX && bytes < CHUNK_BYTES_MAX {
             match self.next() {
                 Ok(Some(text)) if text.trim().is_empty() => {}
                 Ok(Some(text)) => {
                     bytes += text.len();
                     lines.push((self.number, text));
                 }
-                Ok(None) => return Batch { is_last: true, ..self.gathered(lines, None) },
+                Ok(None) => return Chunk { is_last: true, ..self.gathered(lines, None) },
                 Err(error) => return self.gathered(lines, Some((self.number, error))),
             }
         }
         self.gathered(lines, None)
     }
 
-    fn gathered(&self, lines: Vec<(u64, String)>, wrong: Option<(u64, Failure)>) -> Batch {
+    fn gathered(&self, lines: Vec<(u64, String)>, wrong: Option<(u64, Failure)>) -> Chunk {
         let (bytes, bytes_total) = (self.bytes, self.bytes_total);
-        Batch { lines, wrong, is_last: false, next: self.number + 1, bytes, bytes_total }
+        Chunk { lines, wrong, is_last: false, next: self.number + 1, bytes, bytes_total }
     }
 }
 
@@ -282,10 +310,10 @@ impl Stop {
                 result = &mut work => return result,
                 () = &mut self.signal => self.told = true,
             }
-            hint("stopping after this batch; a second signal stops immediately");
+            hint("stopping after this chunk; a second signal stops immediately");
             tokio::spawn(async {
                 shutdown_signal().await;
-                hint("stopped immediately: the last batch may or may not have been pushed");
+                hint("stopped immediately: the last chunk may or may not have been pushed");
                 std::process::exit(Failure::INTERRUPTED.into());
             });
         }
@@ -293,7 +321,7 @@ impl Stop {
     }
 }
 
-/// The next batch, and what became of those before.
+/// The next chunk, and what became of those before.
 struct Pusher<'a> {
     client: &'a Client,
     path: &'a Path,
@@ -310,7 +338,7 @@ impl Pusher<'_> {
         match self.client.push_all(jobs).await {
             Ok(pushed) => self.all.add(&lines, &pushed),
             Err(error) => {
-                // The store names the job by its place in the batch; nothing of the batch was pushed.
+                // The store names the job by its place in the chunk; nothing of the chunk was pushed.
                 let place = error.field().and_then(split_place);
                 let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
                 let told = match place {
@@ -326,10 +354,7 @@ impl Pusher<'_> {
     }
 
     fn failed(&self, line: u64, go_on: u64, error: &dyn Display) -> Failure {
-        let place = match is_stdin(self.path) {
-            true => format!("standard input, line {line}"),
-            false => format!("{}:{line}", self.path.display()),
-        };
+        let place = place(self.path, line);
         let before = match self.all.pushed {
             0 => "nothing was pushed".to_owned(),
             jobs => {
@@ -347,20 +372,45 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The job of a line, checked as far as possible without the store.
-fn parse(text: &str, queue: &str) -> Result<Job> {
-    let line: JobInput = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
-    let job = line.into_job(queue)?;
+fn place(path: &Path, line: u64) -> String {
+    match is_stdin(path) {
+        true => format!("standard input, line {line}"),
+        false => format!("{}:{line}", path.display()),
+    }
+}
+
+/// The job of a line, with the options of the command line, checked as far as possible without the store.
+fn parse(text: &str, queue: &str, complete: impl Fn(Job) -> Job) -> Result<Job> {
+    // A list would be read as the fields of a job, in their order.
+    if !text.trim_start().starts_with('{') {
+        return Err(Failure::failed(
+            "is not a JSON object; each line is a job, as in {\"payload\":1}",
+        ));
+    }
+    let line: JobInput =
+        serde_json::from_str(text.trim_end()).map_err(|error| unreadable(text, &error))?;
+    let job = complete(line.into_job(queue)?);
     job.validate()?;
     Ok(job)
 }
 
 /// The error without the line of the JSON reader: each document is one of our lines.
-fn unreadable(error: &serde_json::Error) -> Failure {
-    let (column, text) = (error.column(), error.to_string());
-    let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
-    let place = if error.is_data() { String::new() } else { format!(", at column {column}") };
-    Failure::failed(format!("{}{place}", in_words(message)))
+fn unreadable(text: &str, error: &serde_json::Error) -> Failure {
+    let told = error.to_string();
+    let told = in_words(told.rsplit_once(" at line ").map_or(&*told, |(message, _)| message));
+    if !error.is_data() {
+        return Failure::failed(format!("{told}, at column {}", error.column()));
+    }
+    // What is about a key names it.
+    let field = if told.contains('`') { None } else { field_of(text) };
+    Failure::failed(field.map_or(told.clone(), |field| format!("{field}: {told}")))
+}
+
+/// The field whose value cannot be read.
+fn field_of(text: &str) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let error = serde_path_to_error::deserialize::<_, JobInput>(&mut reader).err()?;
+    Some(error.path().to_string()).filter(|path| path != ".")
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ fn each_line_of_a_file_is_a_job_or_explained() {
         let reader = BufReader::new(reader);
         let mut lines = Lines { reader, number: 0, bytes: 0, bytes_total: None };
         loop {
-            let batch = lines.batch();
-            for (_, text) in batch.lines {
-                match parse(&text, "orders") {
+            let chunk = lines.chunk();
+            for (_, text) in chunk.lines {
+                match parse(&text, "orders", |job| job) {
                     Ok(job) => {
                         jobs += 1;
                         let _ = (job.payload_digest(), job.due_at(Timestamp::MAX));
@@ -26,10 +26,10 @@ fn each_line_of_a_file_is_a_job_or_explained() {
                     Err(failure) => check_message(&failure.to_string()),
                 }
             }
-            if let Some((_, failure)) = &batch.wrong {
+            if let Some((_, failure)) = &chunk.wrong {
                 check_message(&failure.to_string());
             }
-            if batch.is_last || batch.wrong.is_some() {
+            if chunk.is_last || chunk.wrong.is_some() {
                 break;
             }
         }

@@ -86,7 +86,7 @@ enum Action {
         /// The queue
         queue: String,
     },
-    /// Sends failed jobs that wait for a retry to the morgue
+    /// Moves jobs that failed and wait for a retry to the morgue
     BuryFailed {
         /// The queue
         queue: String,
@@ -134,7 +134,7 @@ impl Action {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let (jobs, dead) = (figures.stats.jobs, figures.stats.dead);
                 yes.confirm(&format!(
-                    "deletes {queue}, with {} waiting or running and {dead} dead",
+                    "deletes {queue} with {} waiting or running and {dead} dead",
                     count(jobs, "job")
                 ))?;
                 let deleted = delete_queue(&*store, &queue, force).await?;

@@ -35,9 +35,8 @@ impl CronConfig {
     }
 
     pub(crate) fn entry(&self) -> Result<Cron, Error> {
-        let payload = serde_json::to_string(&self.payload)
-            .map_err(|e| Error::invalid("payload", "cannot be written as JSON").because(e))?;
-        let mut job = Job::with_payload(&self.queue, Payload::from_json_text(&payload)?);
+        let payload = Payload::json(&self.payload.clone().map(plain).transpose()?)?;
+        let mut job = Job::with_payload(&self.queue, payload);
         job.key.clone_from(&self.key);
         job.task.clone_from(&self.task);
         job.priority = self.priority.unwrap_or(job.priority);
@@ -49,6 +48,48 @@ impl CronConfig {
         match &self.time_zone {
             Some(zone) => cron.time_zone(zone),
             None => Ok(cron),
+        }
+    }
+}
+
+/// JSON has no dates: they become texts, which the serializer would put into an object with a name of its own. It has no
+/// infinities either, which would become null.
+fn plain(value: Value) -> Result<Value, Error> {
+    Ok(match value {
+        Value::Datetime(date) => Value::String(date.to_string()),
+        Value::Float(number) if !number.is_finite() => {
+            let what = format!("{number} is no number of JSON: write another, or a text");
+            return Err(Error::invalid("payload", what));
+        }
+        Value::Array(all) => Value::Array(all.into_iter().map(plain).collect::<Result<_, _>>()?),
+        Value::Table(all) => {
+            let plain = |(name, value)| plain(value).map(|value| (name, value));
+            Value::Table(all.into_iter().map(plain).collect::<Result<_, _>>()?)
+        }
+        value => value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_in_a_payload_is_a_text() {
+        let payload = "day = 2026-01-31\nat = [{ first = 2026-01-31T08:00:00Z, n = 7 }]";
+        let payload = plain(Value::Table(payload.parse().unwrap())).unwrap();
+        let text = serde_json::to_string(&payload).unwrap();
+        assert_eq!(text, r#"{"at":[{"first":"2026-01-31T08:00:00Z","n":7}],"day":"2026-01-31"}"#);
+    }
+
+    #[test]
+    fn what_is_no_number_of_json_is_refused_in_a_payload() {
+        for wrong in ["nan", "inf", "-inf"] {
+            let entry = format!(
+                "name = \"a\"\nschedule = \"@daily\"\nqueue = \"q\"\npayload = {{ rates = [1.5, {wrong}] }}"
+            );
+            let error = toml::from_str::<CronConfig>(&entry).unwrap().entry().unwrap_err();
+            assert!(error.to_string().contains("is no number of JSON"), "{error}");
         }
     }
 }

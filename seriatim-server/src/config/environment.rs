@@ -57,7 +57,7 @@ impl Environment {
         self.named().try_for_each(|(key, name)| refuse_reserved(key, name))?;
         if let Some(name) = self.passed.iter().find(|name| tokens.contains(&name.as_str())) {
             return Err(format!(
-                "`env_pass` names {name}, a token of http.tokens or a key of payloads.keys, which no program may get; give the program its own, in another variable"
+                "`env_pass` names {name}, a token of http.tokens, a key of payloads.keys, one of a bucket or a header, which no program may get; give the program its own, in another variable"
             ));
         }
         if let Some(name) = self.passed.iter().find(|name| self.set.contains_key(*name)) {

@@ -124,7 +124,10 @@ fn wanted_in_words(wanted: &str) -> String {
     match wanted.trim_end() {
         LENGTH => "a length in quotes: \"250ms\", \"10s\", \"5m\", \"1h\" or \"3d\"".to_owned(),
         "u64" | "usize" | "u32" => "a whole number from 0 on, as in 10".to_owned(),
+        "u8" => format!("a whole number from 0 to {}, as in 10", u8::MAX),
         "u16" => format!("a whole number from 0 to {}, as in 10", u16::MAX),
+        "i32" | "i64" => "a whole number, as in 10".to_owned(),
+        "f32" | "f64" => "a number, as in 1.5".to_owned(),
         "a boolean" => "true or false, without quotes".to_owned(),
         "a string" => "a text in quotes, as in \"orders\"".to_owned(),
         "a sequence" => "a list, as in [\"a\", \"b\"]".to_owned(),

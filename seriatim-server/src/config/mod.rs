@@ -4,6 +4,7 @@ mod access;
 mod bridge;
 #[cfg(test)]
 mod bridge_tests;
+mod bucket;
 mod cron;
 mod dashboard;
 mod environment;
@@ -11,6 +12,8 @@ mod explain;
 mod faktory;
 #[cfg(test)]
 mod fuzz;
+mod header;
+mod key;
 mod length;
 mod log;
 mod lowkiq;
@@ -19,6 +22,7 @@ mod periodic;
 mod splitter;
 #[cfg(test)]
 mod tests;
+mod text_or_table;
 mod window;
 mod worker;
 mod worker_kind;
@@ -46,19 +50,21 @@ use crate::protocol::schema::Foreign;
 
 pub(crate) use access::{Audited, Role};
 pub(crate) use bridge::{BridgeConfig, MissingKey, RouteConfig, Sets};
+pub(crate) use bucket::BucketSettings;
 pub(crate) use cron::CronConfig;
 pub(crate) use dashboard::{DashboardConfig, Payloads, ProxyConfig};
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::in_words;
 pub(crate) use faktory::FaktoryConfig;
+pub(crate) use key::KeyConfig;
 use length::length;
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{
     AUDIT, LOG_BYTES, LOG_KEPT, LogConfig, LogFilter, LogFormat, log_of_variable,
 };
-pub(crate) use payloads::{KeyConfig, PayloadsConfig};
+pub(crate) use payloads::PayloadsConfig;
 pub(crate) use periodic::PeriodicConfig;
 use splitter::SplitterConfig;
 use window::WindowConfig;
@@ -164,7 +170,7 @@ pub(crate) struct JournalConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NodeConfig {
     pub(crate) id: Option<String>,
-    pub(crate) groups: Vec<String>,
+    pub(crate) consumer_groups: Vec<String>,
     /// The build of the worker programs.
     pub(crate) build: Option<String>,
     pub(crate) concurrency: Option<usize>,
@@ -350,7 +356,7 @@ impl Config {
     fn secret_variables(&self) -> impl Iterator<Item = &str> {
         let tokens = self.http.tokens.iter().map(|token| token.token_env.as_str());
         let keys = self.payloads.keys.iter().filter_map(|key| key.env.as_deref());
-        tokens.chain(keys)
+        tokens.chain(keys).chain(self.workers.iter().flat_map(WorkerConfig::secret_variables))
     }
 
     fn validate_periodic(&self, name: &str, tokens: &[&str]) -> Result<(), SetupError> {
@@ -382,13 +388,13 @@ impl Config {
     }
 
     fn validate_node(&self, name: &str) -> Result<(), SetupError> {
-        let NodeConfig { id, build, groups, .. } = &self.node;
+        let NodeConfig { id, build, consumer_groups, .. } = &self.node;
         let wrong = |what: String| Err(SetupError::invalid(format!("{name}: node.{what}")));
         if let Some(error) = id.as_deref().and_then(|id| check_node_name(id).err()) {
             return wrong(format!("id: {}", error.message()));
         }
-        let named = build.iter().map(|build| ("build", build));
-        let mut named = named.chain(groups.iter().map(|group| ("groups", group)));
+        let groups = consumer_groups.iter().map(|group| ("consumer_groups", group));
+        let mut named = build.iter().map(|build| ("build", build)).chain(groups);
         match named.find(|(_, name)| name.is_empty()) {
             Some((field, _)) => wrong(format!("{field}: is empty: write a name, or remove it")),
             None => Ok(()),

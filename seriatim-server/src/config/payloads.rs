@@ -1,15 +1,16 @@
 //! `[payloads]`: how payloads are stored.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use serde::Deserialize;
 use seriatim::names::did_you_mean;
 
 use super::QueueConfig;
+use super::key::KeyConfig;
 
 /// All queues.
 const ALL: &str = "*";
+const KEYS: &str = "[{ env = \"PAYLOAD_KEY\" }]";
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -20,14 +21,6 @@ pub(crate) struct PayloadsConfig {
     pub(crate) encrypt: BTreeSet<String>,
     /// The first one encrypts, all decrypt.
     pub(crate) keys: Vec<KeyConfig>,
-}
-
-/// Where a key is: in one of them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct KeyConfig {
-    pub(crate) env: Option<String>,
-    pub(crate) file: Option<PathBuf>,
 }
 
 impl PayloadsConfig {
@@ -51,28 +44,12 @@ impl PayloadsConfig {
             }
         }
         if !self.encrypt.is_empty() && self.keys.is_empty() {
-            return Err(
-                "payloads.encrypt: there is no key: write payloads.keys, as in [{ env = \"PAYLOAD_KEY\" }]".to_owned(),
-            );
+            return Err(format!(
+                "payloads.encrypt: there is no key: write payloads.keys, as in {KEYS}"
+            ));
         }
-        let both = |key: &KeyConfig| key.env.is_some() == key.file.is_some();
-        match self.keys.iter().position(both) {
-            Some(i) => Err(format!("payloads.keys[{i}]: write `env` or `file`")),
-            None => Ok(()),
-        }
-    }
-}
-
-impl KeyConfig {
-    /// The text of the key.
-    pub(crate) fn text(&self) -> Result<String, String> {
-        let text = match (&self.env, &self.file) {
-            (Some(name), _) => std::env::var(name)
-                .map_err(|_| format!("variable {name} is not set, or is not text"))?,
-            (None, Some(file)) => std::fs::read_to_string(file)
-                .map_err(|e| format!("cannot read {}: {e}", file.display()))?,
-            (None, None) => return Err("write `env` or `file`".to_owned()),
-        };
-        Ok(text.trim().to_owned())
+        self.keys.iter().enumerate().try_for_each(|(i, key)| {
+            key.check(KEYS).map_err(|why| format!("payloads.keys[{i}] {why}"))
+        })
     }
 }

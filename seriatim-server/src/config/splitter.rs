@@ -1,10 +1,11 @@
 //! `[node] splitter`: which queues a node prefers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, de};
 use seriatim::engine::{FleetView, Splitter};
+
+use super::text_or_table::{TextOrTable, text_or_table};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SplitterConfig {
@@ -49,30 +50,16 @@ impl SplitterConfig {
 
 impl<'de> Deserialize<'de> for SplitterConfig {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> de::Visitor<'de> for Read {
-            type Value = SplitterConfig;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"all\", \"by_node\" or { number = 0, of = 3 }")
-            }
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
-                match name {
-                    "all" => Ok(SplitterConfig::All),
-                    "by_node" => Ok(SplitterConfig::ByNode),
-                    _ => Err(E::unknown_variant(name, &["all", "by_node"])),
-                }
-            }
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let Part { number, of } =
-                    Part::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                match number < of {
-                    true => Ok(SplitterConfig::Part { number, of }),
-                    false => {
-                        Err(de::Error::custom("`number` counts from 0: it must be less than `of`"))
-                    }
-                }
+        match text_or_table(from, "\"all\", \"by_node\" or { number = 0, of = 3 }")? {
+            TextOrTable::Text(name) => match &*name {
+                "all" => Ok(Self::All),
+                "by_node" => Ok(Self::ByNode),
+                _ => Err(de::Error::unknown_variant(&name, &["all", "by_node"])),
+            },
+            TextOrTable::Table(Part { number, of }) if number < of => Ok(Self::Part { number, of }),
+            TextOrTable::Table(_) => {
+                Err(de::Error::custom("`number` counts from 0: it must be less than `of`"))
             }
         }
-        from.deserialize_any(Read)
     }
 }

@@ -191,7 +191,7 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
         ),
         ("[queues.q]\nmode = fifo", "in quotes"),
         ("[node]\nid = 7", "node.id: the number 7 is given; write a text in quotes"),
-        ("[node]\ngroups = \"a\"", "node.groups: a text is given; write a list"),
+        ("[node]\nconsumer_groups = \"a\"", "node.consumer_groups: a text is given; write a list"),
         ("[queues.a]\nmax_retries = 1.5", "queues.a.max_retries: the number 1.5 is given"),
         (
             "[queues.a]\nshards = 70000",
@@ -265,7 +265,7 @@ fn empty_names_of_a_node_are_refused() {
     for (line, field) in [
         ("id = \"\"", "node.id"),
         ("build = \"\"", "node.build"),
-        ("groups = [\"eu\", \"\"]", "node.groups"),
+        ("consumer_groups = [\"eu\", \"\"]", "node.consumer_groups"),
         ("id = \"remote:w\"", "node.id"),
     ] {
         let config = read(&format!("[node]\n{line}\n"), &[]).unwrap();
@@ -346,6 +346,10 @@ fn a_contradiction_between_keys_of_a_worker_names_both() {
         ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
         ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` needs"),
         ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
+        (
+            "builtin = \"http\"\nurl = \"http://a\"\nheaders = { A = { env = \"Bearer x\" } }",
+            "needs the name of a variable",
+        ),
         ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
         ("builtin = \"ffmpeg\"", "needs `roots`: the folders whose files jobs may name, as in"),
         ("builtin = \"replicate\"\nroots = []", "needs `roots`"),
@@ -359,6 +363,50 @@ fn a_contradiction_between_keys_of_a_worker_names_both() {
         let error = format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
         assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
     }
+}
+
+#[test]
+fn a_bucket_has_an_address_a_region_and_keys_that_are_elsewhere() {
+    let right = "s3 = \"https://s3.example:9000/films/2026/\", region = \"us-east-1\", \
+                 access_key = { env = \"KEY\" }, secret_key = { file = \"secret\" }";
+    let refused = |bucket: &str, more: &str| {
+        let text = format!(
+            "[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\nbuiltin = \"replicate\"\nroots = [\"a\"]\n\
+             {more}\nservers = {{ films = {bucket} }}"
+        );
+        let checked = read(&text, &[])
+            .and_then(|config| config.validate("test.toml").map_err(|error| error.to_string()));
+        checked.err().unwrap_or_default()
+    };
+    let table = |keys: &str| format!("{{ {keys} }}");
+    assert_eq!(refused(&table(right), "env_pass = [\"SECRET\"]"), "");
+    for (present, instead, message) in [
+        (
+            "https://s3.example:9000/films/2026/",
+            "https://s3.example",
+            "films: `s3`: write https://",
+        ),
+        ("https://s3.example:9000", "https://me:my-password@s3.example", "films: `s3`: write"),
+        ("/2026/", "/a%20b", "films: `s3`: write"),
+        ("/2026/", "/../b", "films: `s3`: write"),
+        ("https:", "s3:", "films: `s3`: write"),
+        ("us-east-1", "", "films: `region`: write that of the bucket"),
+        ("{ env = \"KEY\" }", "{ env = \"my/password\" }", "films: `access_key` needs the name of"),
+        ("{ file = \"secret\" }", "{}", "films: `secret_key` needs the name of"),
+        ("{ file = \"secret\" }", "\"my-password\"", "secret_key: a text is given; write { env"),
+        ("region", "regio", "unknown key `regio` (did you mean `region`?)"),
+        ("region = \"us-east-1\", ", "", "`region` is missing"),
+    ] {
+        let said = refused(&table(&right.replace(present, instead)), "");
+        assert!(said.contains(message) && !said.contains("password"), "{instead}: {said}");
+    }
+    let said = refused("5", "");
+    assert!(said.contains("the number 5 is given; write ") && said.contains("or for a bucket"));
+    let said = refused(&table(right), "env_pass = [\"KEY\"]");
+    assert!(
+        said.contains("`env_pass` names KEY, a token") && said.contains("of a bucket"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -380,6 +428,11 @@ fn no_program_gets_the_store_or_a_token_by_its_environment() {
         ("env_pass = [\"SERIATIM_TOKEN\"]", "`env_pass` names SERIATIM_TOKEN: "),
         ("env = { SERIATIM_ENGINE = \"x\" }", "`env` names SERIATIM_ENGINE: "),
         ("env_pass = [\"CI_TOKEN\"]", "`env_pass` names CI_TOKEN, a token"),
+        (
+            "env_pass = [\"HOOK\"]\n[[workers]]\nqueue = \"a\"\nbuiltin = \"http\"\nurl = \"http://a\"\n\
+             headers = { Authorization = { env = \"HOOK\" } }",
+            "`env_pass` names HOOK, a token",
+        ),
         ("env_pass = [\"a\", \"b c\"]", "not the name of a variable; write names"),
         ("env = { \"A=B\" = \"x\" }", "not the name of a variable; write names"),
         ("env = { A = \"a\\u0000b\" }", "the value of A contains a zero byte"),

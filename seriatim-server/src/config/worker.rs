@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::HeaderName;
 use hyper::{Method, Uri};
 use serde::Deserialize;
 use seriatim::{Backoff, Exhaustion, Mode, Queue};
 
+use super::bucket::{BucketConfig, ServerConfig};
 use super::environment::Environment;
+use super::header::HeaderConfig;
 use super::length::length;
 use super::worker_kind::{
     Ffmpeg, HTTP_TIMEOUT, HttpSettings, Launch, Replicate, Roots, Servers, WorkerKind,
@@ -54,13 +56,13 @@ pub(crate) struct WorkerConfig {
     pub(crate) builtin: Option<Builtin>,
     pub(crate) url: Option<String>,
     pub(crate) method: Option<String>,
-    pub(crate) headers: Option<BTreeMap<String, String>>,
+    pub(crate) headers: Option<BTreeMap<String, HeaderConfig>>,
     /// The outcome after a 4xx answer.
     pub(crate) on_refusal: Option<OnRefusal>,
     /// Folders within which files may be read and written.
     pub(crate) roots: Option<Vec<PathBuf>>,
-    /// Folders of other servers by name, and the program that copies to them.
-    pub(crate) servers: Option<BTreeMap<String, String>>,
+    /// Other servers by name, and the program that copies to their folders.
+    pub(crate) servers: Option<BTreeMap<String, ServerConfig>>,
     pub(crate) rsync: Option<Vec<String>>,
     /// The programs, where they are not in the path.
     pub(crate) ffmpeg: Option<String>,
@@ -235,7 +237,7 @@ impl WorkerConfig {
         Ok(HttpSettings {
             url,
             method,
-            headers: self.header_map()?,
+            headers: self.named_headers()?,
             timeout: Some(self.timeout.unwrap_or(HTTP_TIMEOUT)).filter(|it| !it.is_zero()),
             is_refusal_final: self.on_refusal != Some(OnRefusal::Retry),
             // What waits for a key is handed over together: a varying number of payloads.
@@ -243,8 +245,8 @@ impl WorkerConfig {
         })
     }
 
-    fn header_map(&self) -> Result<HeaderMap, String> {
-        let mut map = HeaderMap::new();
+    fn named_headers(&self) -> Result<Vec<(HeaderName, HeaderConfig)>, String> {
+        let mut named = Vec::new();
         for (name, value) in self.headers.iter().flatten() {
             let wrong = |why: &str| format!("`headers`: {name:?} {why}");
             let header = HeaderName::try_from(name).map_err(|_| wrong("is no name of a header"))?;
@@ -252,12 +254,10 @@ impl WorkerConfig {
             if ours.contains(&header.as_str()) || header.as_str().starts_with("seriatim-") {
                 return Err(wrong("is set by Seriatim"));
             }
-            let value = HeaderValue::try_from(value);
-            let mut value = value.map_err(|_| wrong("has a value that is invalid in a header"))?;
-            value.set_sensitive(true);
-            map.insert(header, value);
+            value.check().map_err(|why| wrong(&why))?;
+            named.push((header, value.clone()));
         }
-        Ok(map)
+        Ok(named)
     }
 
     fn transcoder(&self, roots: Roots) -> Ffmpeg {
@@ -271,26 +271,42 @@ impl WorkerConfig {
         }
     }
 
+    /// The variables with the keys of its buckets and the values of its headers, which no program may get.
+    pub(super) fn secret_variables(&self) -> impl Iterator<Item = &str> {
+        let servers = self.servers.iter().flat_map(BTreeMap::values);
+        let buckets = servers.filter_map(|server| match server {
+            ServerConfig::Bucket(bucket) => Some(bucket),
+            ServerConfig::Folder(_) => None,
+        });
+        let headers = self.headers.iter().flat_map(BTreeMap::values);
+        buckets.flat_map(BucketConfig::variables).chain(headers.filter_map(HeaderConfig::variable))
+    }
+
     fn known_servers(&self) -> Result<Servers, String> {
-        let folders = self.servers.clone().unwrap_or_default();
-        for (name, folder) in &folders {
+        let mut servers = Servers { environment: self.environment(), ..Servers::default() };
+        for (name, server) in self.servers.iter().flatten() {
             if name.is_empty() || name.contains([':', '/']) {
                 return Err(format!(
                     "`servers`: the name {name:?} is empty or has a colon or slash"
                 ));
             }
-            let is_server = folder.starts_with("rsync://") || folder.contains(':');
-            if !is_server || folder.starts_with('-') || folder.contains(char::is_control) {
-                return Err(format!(
-                    "`servers`: {name} is {folder:?}: write USER@HOST:/FOLDER or rsync://HOST/MODULE/FOLDER"
-                ));
+            match server {
+                ServerConfig::Folder(folder) => {
+                    check_folder(name, folder)?;
+                    servers.folders.insert(name.clone(), folder.clone());
+                }
+                ServerConfig::Bucket(bucket) => {
+                    let settings = bucket.settings();
+                    let settings = settings.map_err(|why| format!("`servers`: {name}: {why}"))?;
+                    servers.buckets.insert(name.clone(), settings);
+                }
             }
         }
-        let program = self.rsync.clone().unwrap_or_else(|| vec!["rsync".to_owned()]);
-        if program.first().is_none_or(String::is_empty) {
+        servers.program = self.rsync.clone().unwrap_or_else(|| vec!["rsync".to_owned()]);
+        if servers.program.first().is_none_or(String::is_empty) {
             return Err("`rsync` is empty: name the program, and options if any".to_owned());
         }
-        Ok(Servers { folders, program, environment: self.environment() })
+        Ok(servers)
     }
 
     /// Payloads name files: only the configuration can limit which.
@@ -303,4 +319,15 @@ impl WorkerConfig {
         }
         Ok(Roots(roots))
     }
+}
+
+/// Refuses what rsync would not take for a folder of another server.
+fn check_folder(name: &str, folder: &str) -> Result<(), String> {
+    let is_server = folder.starts_with("rsync://") || folder.contains(':');
+    if is_server && !folder.starts_with('-') && !folder.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(format!(
+        "`servers`: {name} is {folder:?}: write USER@HOST:/FOLDER or rsync://HOST/MODULE/FOLDER"
+    ))
 }

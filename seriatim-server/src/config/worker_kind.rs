@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderMap;
+use hyper::header::HeaderName;
 use hyper::{Method, Uri};
 
+use super::bucket::BucketSettings;
 use super::environment::Environment;
+use super::header::HeaderConfig;
 
 /// How long a request of an `http` worker may take by default.
 pub(crate) const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,7 +65,7 @@ impl Launch {
 pub(crate) struct HttpSettings {
     pub(crate) url: Uri,
     pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Vec<(HeaderName, HeaderConfig)>,
     /// None: as long as the call.
     pub(crate) timeout: Option<Duration>,
     /// Whether an answer 4xx is final.
@@ -97,6 +99,7 @@ pub(crate) struct Replicate {
 pub(crate) struct Servers {
     /// Folders by name, as rsync takes them.
     pub(crate) folders: BTreeMap<String, String>,
+    pub(crate) buckets: BTreeMap<String, BucketSettings>,
     /// rsync and its first options.
     pub(crate) program: Vec<String>,
     pub(crate) environment: Environment,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::base::random::random;
+
 /// Random bytes that keep the hash of a password from being used again.
 const SALT_BYTES: usize = 16;
 /// The version of the protocol.
@@ -33,11 +35,7 @@ impl Greeting {
         if is_open {
             return Ok(Self { salt: None });
         }
-        let mut bytes = [0; SALT_BYTES];
-        let source = rustls::crypto::ring::default_provider().secure_random;
-        let none = |_| "the operating system provides no random numbers".to_owned();
-        source.fill(&mut bytes).map_err(none)?;
-        Ok(Self { salt: Some(hex(&bytes)) })
+        Ok(Self { salt: Some(hex(&random::<SALT_BYTES>()?)) })
     }
 
     /// One iteration of the hash: some clients know no more. Tokens are random already, unlike passwords of people.

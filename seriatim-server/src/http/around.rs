@@ -2,7 +2,8 @@
 
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use seriatim::text::cut_middle;
@@ -16,7 +17,7 @@ use super::limits::{
 };
 use super::live::LIVE_PATH;
 use super::metrics::METRICS_PATH;
-use super::pages::{EXPORT_START, Visit, session, without_trail};
+use super::pages::{DEEDS_PATH, EXPORT_START, Visit, session, without_trail};
 use super::problem::QUOTED_BYTES_MAX;
 use super::route::{Door, Met, method_word};
 use super::scope::Reach;
@@ -46,7 +47,16 @@ pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next)
         Door::Programs => gate.answer(request, next).await,
         Door::People => {
             let (mut parts, body) = request.into_parts();
-            let visit = Visit::of(&gate.app, &parts);
+            // Open pages have no form, and work without the store.
+            let is_bare = gate.access == Access::Open && parts.method.is_safe();
+            let key = match is_bare {
+                true => gate.app.page_key.known(),
+                false => {
+                    gate.app.clock.look(&*gate.app.store).await;
+                    gate.app.page_key().await
+                }
+            };
+            let visit = Visit::of(&gate.app, &parts, key);
             if let Some(uri) = without_trail(&parts.uri) {
                 parts.uri = uri;
             }
@@ -73,7 +83,7 @@ impl Gate {
                 {
                     self.app.audit.refused(entry, problem.status()).await;
                 }
-                return problem.into_response();
+                return self.turned_away(request, problem).await;
             }
         };
         if request.method().is_safe() {
@@ -92,6 +102,26 @@ impl Gate {
             app.audit.refused(entry, response.status()).await;
         }
         response
+    }
+
+    /// What was typed into a form is shown again to those whose login has ended, as far as it is small.
+    async fn turned_away(&self, request: Request, problem: Problem) -> Response {
+        let is_form = self.path == DEEDS_PATH && problem.status() == StatusCode::UNAUTHORIZED;
+        let visit = request.extensions().get::<Visit>().filter(|_| is_form).cloned();
+        let Some(visit) = visit else { return problem.into_response() };
+        let (parts, body) = request.into_parts();
+        let asks = match self.of_stranger(&parts, body).await {
+            Ok(read) => visit.asks_to_log_in(&read.bytes),
+            Err(_) => None,
+        };
+        asks.unwrap_or_else(|| problem.into_response())
+    }
+
+    /// The body of a caller without a token.
+    async fn of_stranger(&self, parts: &Parts, body: axum::body::Body) -> Result<Body> {
+        let origin = self.app.guard.origin(parts.extensions.get(), &parts.headers);
+        let party = origin.map_or(Party::Unknown, Party::Address);
+        self.app.budgets.read_login(&party, body).await
     }
 
     /// Identifies the caller; counts and limits unknown ones.
@@ -168,16 +198,30 @@ impl Gate {
             return too_many();
         };
         request.extensions_mut().insert(caller);
-        let visit = request
-            .extensions()
-            .get::<Visit>()
-            .filter(|visit| visit.wants_part() && *request.method() == axum::http::Method::GET)
-            .cloned();
-        let response = match visit {
-            Some(visit) => visit.part(&self.app, request, next).await,
-            None => next.run(request).await,
-        };
-        held(response, share)
+        held(self.made(request, next).await, share)
+    }
+
+    /// The answer of the handler, or a part of a page that is as good as new.
+    async fn made(&self, request: Request, next: Next) -> Response {
+        let memo = &self.app.memo;
+        if !request.method().is_safe() {
+            let response = next.run(request).await;
+            if !self.is_traffic {
+                memo.forget_all();
+            }
+            return response;
+        }
+        match request.extensions().get::<Visit>().cloned() {
+            Some(visit) if visit.wants_part() && *request.method() == Method::GET => {
+                visit.part(&self.app, request, next).await
+            }
+            visit => {
+                if let Some(visit) = visit {
+                    memo.forget(&visit.kind());
+                }
+                next.run(request).await
+            }
+        }
     }
 
     /// Refuses a token the queues that it is not for, by what the path names.
@@ -297,11 +341,7 @@ impl Gate {
         let budgets = &self.app.budgets;
         let read = match caller {
             Some(caller) => budgets.read(&caller, body, BODY_BYTES_MAX).await?,
-            None => {
-                let origin = self.app.guard.origin(parts.extensions.get(), &parts.headers);
-                let party = origin.map_or(Party::Unknown, Party::Address);
-                budgets.read_login(&party, body).await?
-            }
+            None => self.of_stranger(&parts, body).await?,
         };
         // Of a form its handler says what it does.
         if self.door == Door::Programs {
@@ -361,23 +401,24 @@ pub(super) async fn nothing_here(app: Shared, request: Request) -> Response {
     let path = request.uri().path();
     let problem = Problem::missing(format!("nothing at {path}; /openapi.json lists the endpoints"));
     let said = format!("There is no page at {}.", cut_middle(path, QUOTED_BYTES_MAX));
-    refused(&app, request, problem.on_pages(said))
+    refused(&app, request, problem.on_pages(said)).await
 }
 
 /// There is such a path, for other methods; the router adds which.
 pub(super) async fn not_so(app: Shared, request: Request) -> Response {
     let detail = format!("{} is not allowed here; see the header Allow", request.method());
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-    refused(&app, request, problem.on_pages("This address is no page."))
+    refused(&app, request, problem.on_pages("This address is no page.")).await
 }
 
 /// As a page for a browser, where there are pages.
-fn refused(app: &Shared, request: Request, problem: Problem) -> Response {
+async fn refused(app: &Shared, request: Request, problem: Problem) -> Response {
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
     let response = problem.into_response();
     if !is_browser || !app.dashboard.enabled {
         return response;
     }
-    Visit::of(app, &request.into_parts().0).shown(response)
+    let (parts, _) = request.into_parts();
+    Visit::of(app, &parts, app.page_key().await).shown(response)
 }

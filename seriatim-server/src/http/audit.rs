@@ -149,8 +149,7 @@ impl Audit {
         if is_refused && !lock(&self.storms).kept.admits(&entry.who) {
             return;
         }
-        if let Err(error) = deeds::keep(&**store, &entry.deed(), Timestamp::of_this_machine()).await
-        {
+        if let Err(error) = deeds::keep(&**store, &entry.deed()).await {
             tracing::warn!(%error, "cannot keep an audit entry in the store");
         }
     }
@@ -270,7 +269,7 @@ impl Entry {
             asked: None,
             method: request.method().to_string(),
             target: one_line(&target[..target.floor_char_boundary(target_max)]),
-            request_id: text(request.headers(), REQUEST_ID.as_str()),
+            request_id: request_id(request.headers()),
             status: 0,
             count: None,
             left_out: 0,
@@ -372,6 +371,11 @@ fn names(request: &Request, pattern: &str, bytes_max: usize) -> BTreeMap<String,
         .chain(of_path)
         .map(|(name, value)| (short(name), short(value)))
         .collect()
+}
+
+/// The id of a request, as a line has it.
+pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
+    text(headers, REQUEST_ID.as_str())
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {

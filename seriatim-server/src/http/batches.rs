@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
 
+use super::input::Object;
 use super::jobs::rows_max;
 use super::{Access, Answer, Caller, Json, Part, Query, Result, Route, Shared};
 use crate::app::batches;
@@ -13,9 +14,9 @@ use crate::protocol::job_input::JobInput;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/batches", Access::Read, list)
-            .says("Batches, those opened last first"),
+            .says("Batches, the latest first"),
         Route::put("/api/v1/batches/{batch}", Access::Produce, open)
-            .says("Opens a batch: pushes may name it from now on. The same again changes nothing")
+            .says("Opens a batch: pushes may name it from now on. Repeating it changes nothing")
             .traffic(),
         Route::post("/api/v1/batches/{batch}/seal", Access::Cancel, seal)
             .says("Seals a batch: when its last job has ended, or now if none is left, its callback is pushed, with the counts")
@@ -33,14 +34,14 @@ struct Opening {
     queue: String,
     /// The job to push when the batch ends, due at once. Default: no key, payload null
     #[serde(default)]
-    callback: JobInput,
+    callback: Object<JobInput>,
 }
 
 async fn open(
     app: Shared,
     caller: Caller,
     Part(id): Part<String>,
-    Json(Opening { queue, callback }): Json<Opening>,
+    Json(Opening { queue, callback: Object(callback) }): Json<Opening>,
 ) -> Result<Answer<Batch>> {
     seriatim::store::validate_queue_name(&queue)?;
     let callback = callback.into_job(&queue).map_err(|error| error.in_field("callback"))?;

@@ -1,31 +1,25 @@
 //! Events: of all turns, live (server-sent events), and of one job.
 
-use std::cmp::Reverse;
-
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{JobState, JobView, QueueView};
-use seriatim::{JobId, Queue, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::event_stream::{self, EVENT_STREAM, Source};
 use super::jobs::rows_max;
 use super::limits::{STATS_INTERVAL, off_thread};
-use super::{Access, Answer, App, Caller, Connection, Part, Problem, Query, Result, Route, Shared};
-use crate::app::failures::{self, Noted};
+use super::{
+    Access, Answer, App, Caller, Connection, Part, Problem, Query, Result, Route, Scope, Shared,
+};
 use crate::app::figures::Figures;
 use crate::app::find;
-use crate::app::key;
-use crate::app::words::state_name;
-use crate::base::time;
-use crate::journal::{self, Hearing, News, Wanted};
-use crate::protocol::document::{Event, EventPage, JobEvents, JobFailure};
+use crate::journal::{self, Hearing, KeyEvents, News, OfKey, Story, Wanted, known};
+use crate::protocol::document::{EventPage, JobEvents};
 use crate::protocol::schema::{Foreign, queue_pattern};
 use crate::protocol::value::Time;
 
@@ -39,6 +33,9 @@ pub(super) fn routes() -> Vec<Route> {
             .says("The events of a job, oldest first; without a journal only those that the store knows"),
         Route::get("/api/v1/queues/{queue}/events", Access::Read, of_queue)
             .says("The events of a queue's jobs, latest first, from the journal"),
+        Route::get("/api/v1/key/events", Access::Read, everywhere)
+            .says("What happened to a key in all queues, latest first: the events of its jobs, and what people did")
+            .keeps_scope(),
         Route::get(EVENTS_PATH, Access::Read, listen)
             .says("Starts and ends of turns, and every second the figures of all queues, as server-sent events")
             .media(EVENT_STREAM),
@@ -77,88 +74,13 @@ pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents)> {
     Ok((queue, JobEvents { job_id: id, journal, events }))
 }
 
-/// Failed jobs of a queue that are asked for their failures.
-const FAILED_ASKED_MAX: usize = 20;
-/// Queues whose journal is asked for a key.
-const JOURNALS_ASKED_MAX: usize = 50;
-
-/// What is known of a key.
-#[derive(Default)]
-pub(super) struct Known {
-    pub(super) queues: Vec<OfQueue>,
-    /// Queues that have no journal.
-    pub(super) without_journal: Vec<String>,
-    /// Queues whose journal was not asked.
-    pub(super) not_asked: usize,
-}
-
-/// Events of one queue, the last one first.
-pub(super) struct OfQueue {
-    pub(super) queue: String,
-    pub(super) events: Vec<(Timestamp, Value)>,
-    /// They are all from this time on, unless they are as many as were wanted.
-    pub(super) complete: Timestamp,
-}
-
-/// What happened to a key, as far as the store still knows: of each queue as many events as are wanted, or all of the time
-/// that was read.
-pub(super) async fn of_key(
-    app: &App,
-    key: &str,
-    until: Timestamp,
-    rows_max: usize,
-    may_see: impl Fn(&str) -> bool,
-) -> Result<Known> {
-    let store = &*app.store;
-    let wanted = key::Wanted::of(key, Some(0));
-    let found = key::read(store, wanted, &may_see).await?;
-    let mut all = Known::default();
-    let mut kept: Vec<String> = Vec::new();
-    for of in found.queues {
-        let queue = of.queue.queue.name.clone();
-        if app.journal.keeps(&queue) {
-            kept.push(queue);
-            continue;
-        }
-        let mut events: Vec<Value> = of.jobs().flat_map(known).collect();
-        // A job with one attempt has one failure, which the event of its end tells.
-        let is_told = |job: &&JobView| job.has_ended() && job.attempt <= 1;
-        let failed = of.jobs().filter(|job| job.retry_count >= 0 && !is_told(job));
-        for job in failed.take(FAILED_ASKED_MAX) {
-            events.extend(failed_so(job, &failures::of(store, job.id).await?));
-        }
-        // Those of one moment: the last one first, as all of them.
-        events.reverse();
-        let timed = events.into_iter().filter_map(|event| {
-            let at = time::read(event["at"].as_str()?).ok()?;
-            (at <= until).then_some((at, event))
-        });
-        let mut events: Vec<_> = timed.collect();
-        events.sort_by_key(|(at, _)| Reverse(*at));
-        all.without_journal.push(queue.clone());
-        all.queues.push(OfQueue { queue, events, complete: Timestamp::default() });
-    }
-    // The journal remembers keys of which nothing else is left.
-    let known = kept.len();
-    for QueueView { queue: Queue { name, mode, .. }, .. } in store.queues().await? {
-        let is_kept = mode.is_keyed() && app.journal.keeps(&name) && may_see(&name);
-        if is_kept && !kept[..known].contains(&name) {
-            kept.push(name);
-        }
-    }
-    all.not_asked = kept.len().saturating_sub(JOURNALS_ASKED_MAX);
-    kept.truncate(JOURNALS_ASKED_MAX);
-    // Together they read no more than a search of one queue.
-    let bytes_max = journal::READ_BYTES_MAX / kept.len().max(1);
+/// What happened to a key, as far as a caller may see it.
+pub(super) async fn of_key(app: &App, scope: &Scope, wanted: OfKey<'_>) -> Result<Story> {
+    let wanted = OfKey { deeds: !scope.is_limited(), ..wanted };
     let _place = search(app).await?;
-    for queue in kept {
-        let wanted = Wanted { key: Some(key), until: Some(until), ..Wanted::all(&queue) };
-        let (events, complete) = journal::latest(store, wanted, rows_max, bytes_max).await?;
-        all.queues.push(OfQueue { queue, events, complete });
-    }
-    // In the same order on each page: it is that of events of one moment.
-    all.queues.sort_by(|a, b| a.queue.cmp(&b.queue));
-    Ok(all)
+    let keeps = |queue: &str| app.journal.keeps(queue);
+    let sees = |queue: &str| scope.has_queue(queue);
+    Ok(journal::of_key(&*app.store, wanted, keeps, sees).await?)
 }
 
 /// A place to search the journal, once the store has what this process gathered.
@@ -210,34 +132,37 @@ async fn of_queue(
     Ok(Answer::of(&journal::page(&*app.store, wanted, rows_max).await?))
 }
 
-/// The failures that the store has noted.
-fn failed_so(job: &JobView, noted: &Noted) -> Vec<Value> {
-    let event = |failure: &JobFailure| {
-        serde_json::to_value(Event {
-            at: failure.at,
-            attempt: Some(failure.attempt),
-            node: failure.node.as_deref(),
-            error: Some(Some(&failure.error)),
-            ..Event::new("failed", job.id, &job.queue)
-        })
-    };
-    noted.latest.iter().rev().map(|failure| event(failure).unwrap_or_default()).collect()
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct KeyListing {
+    /// The key; may contain any character
+    key: String,
+    /// Only from this time on
+    since: Option<Time>,
+    /// Only up to this time
+    until: Option<Time>,
+    /// Maximum number of rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
+    limit: Option<usize>,
+    /// Continue after this: the `next` of the previous page
+    after: Option<String>,
 }
 
-/// The events that the store knows.
-fn known(job: &JobView) -> Vec<Value> {
-    let event = |at, what| Event {
-        at: Time(at),
-        key: Some(job.key.as_deref()),
-        ..Event::new(what, job.id, &job.queue)
+async fn everywhere(
+    app: Shared,
+    caller: Caller,
+    Query(listing): Query<KeyListing>,
+) -> Result<Answer<KeyEvents>> {
+    let wanted = OfKey {
+        key: &listing.key,
+        since: listing.since.map(|Time(since)| since),
+        until: listing.until.map(|Time(until)| until),
+        after: listing.after.as_deref(),
+        rows_max: rows_max(listing.limit)?,
+        deeds: true,
     };
-    let mut events = vec![event(job.created_at, "queued")];
-    events.extend(job.started_at.map(|at| event(at, "claimed")));
-    events.extend(job.finished_at.map(|at| {
-        let error = (job.state != JobState::Succeeded).then_some(job.error.as_deref());
-        Event { error, ..event(at, state_name(job.state)) }
-    }));
-    events.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect()
+    Ok(Answer::of(&of_key(&app, &caller.scope, wanted).await?.document()))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -17,8 +17,9 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/health", Access::Open, health)
             .says("Whether the process is alive; does not ask the store")
             .outlives_drain(),
-        Route::get("/ready", Access::Open, ready)
-            .says("Whether the process takes requests: it does not drain, and the store answers"),
+        Route::get("/ready", Access::Open, ready).says(
+            "Whether the process accepts requests: it is not draining, and the store answers",
+        ),
         Route::get("/info", Access::Open, info)
             .says("Service, version and environment")
             .outlives_drain(),

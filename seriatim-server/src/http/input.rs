@@ -18,9 +18,27 @@ use serde::de::{
 
 use super::limits::{BODY_BYTES_MAX, BULK_BODY_BYTES_MAX, Body, off_thread};
 use super::{Caller, Problem, Result, Shared};
+use crate::config;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson";
+/// How errors of the JSON reader begin about texts that are no JSON.
+const NO_JSON: [&str; 12] = [
+    "EOF ",
+    "control ",
+    "expected ",
+    "invalid escape",
+    "invalid number",
+    "invalid unicode",
+    "key must be ",
+    "lone ",
+    "number out ",
+    "recursion ",
+    "trailing ",
+    "unexpected ",
+];
+/// Longer errors quote what was sent: they are not reworded.
+const EXPLAINED_BYTES_MAX: usize = 2_000;
 
 /// A part of the path, or a tuple of several.
 pub(super) struct Part<T>(pub(super) T);
@@ -106,7 +124,7 @@ pub(super) fn expect(headers: &HeaderMap, wanted: &[&'static str]) -> Result<&'s
 }
 
 /// A JSON object. What is derived for a structure would take a list of its fields too.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
@@ -242,12 +260,16 @@ fn of_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Probl
         Some(name) => format!("{path}.{name}"),
         None => path.to_owned(),
     };
-    Problem::invalid(field, in_words(&detail))
+    // A field says where it is; within its value a place helps to find what is no JSON.
+    let is_json = !field.is_empty() && !NO_JSON.iter().any(|start| detail.starts_with(start));
+    let place = detail.rfind(" at line ").filter(|_| is_json);
+    let told = in_words(&detail[..place.unwrap_or(detail.len())]);
+    Problem::invalid(field, told)
 }
 
-/// The errors of the standard library for numbers and booleans of a query, in plain words.
-fn in_words(detail: &str) -> &str {
-    match detail {
+/// The errors of readers, in plain words.
+fn in_words(detail: &str) -> Cow<'_, str> {
+    let told = match detail {
         "invalid digit found in string" | "cannot parse integer from empty string" => {
             "not a whole number"
         }
@@ -255,7 +277,23 @@ fn in_words(detail: &str) -> &str {
         "number too small to fit in target type" => "the number is too small",
         "invalid float literal" | "cannot parse float from empty string" => "not a number",
         "provided string was not `true` or `false`" => "neither true nor false",
-        other => other,
+        long if long.len() > EXPLAINED_BYTES_MAX => long,
+        other => return in_words_of_json(other).into(),
+    };
+    told.into()
+}
+
+/// As the configuration explains it, whose tables are objects here.
+fn in_words_of_json(detail: &str) -> String {
+    let told = match detail.rsplit_once(", expected ") {
+        Some((given, wanted)) if wanted == "a map" || wanted.starts_with("struct ") => {
+            config::in_words(&format!("{given}, expected an object"))
+        }
+        _ => config::in_words(detail),
+    };
+    match detail.starts_with("invalid type: map") {
+        true => told.replacen("a table", "an object", 1),
+        false => told,
     }
 }
 
@@ -297,6 +335,22 @@ mod tests {
         for (text, field) in cases {
             let problem = parse::<Outer>(text.as_bytes()).unwrap_err();
             assert_eq!(problem.field(), field, "{text}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_field_is_told_without_the_words_of_the_reader() {
+        let cases = [
+            (r#"{"inner":[{"number":-1}]}"#, "the number -1 is given; write a whole number"),
+            (r#"{"inner":{}}"#, "an object is given; write a list"),
+            (r#"{"inner":[{"nubmer":1}]}"#, "unknown key `nubmer` (did you mean `number`?)"),
+            ("{}", "`inner` is missing"),
+            (r#"{"inner":[{"number":1x}]}"#, "at line 1 column 22"),
+        ];
+        for (text, expected) in cases {
+            let detail = parse::<Outer>(text.as_bytes()).unwrap_err().into_detail();
+            assert!(detail.contains(expected), "{text}: {detail}");
+            assert_eq!(detail.contains(" at line "), expected.starts_with("at line"), "{detail}");
         }
     }
 

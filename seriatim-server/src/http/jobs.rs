@@ -122,8 +122,7 @@ async fn list(app: Shared, caller: Caller, Query(listing): Query<Listing>) -> Re
         after: listing.after.as_deref(),
         rows_max: rows_max(listing.limit)?,
     };
-    let page = job_pages::page(&*app.store, wanted).await?;
-    Answer::jobs(page).await
+    Answer::jobs(job_pages::page(&*app.store, wanted).await?.page).await
 }
 
 async fn show(app: Shared, Part(id): Part<JobId>, wait: Wait) -> Result<Response> {

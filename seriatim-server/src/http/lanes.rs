@@ -79,6 +79,8 @@ struct Listing {
     /// Only lanes with this retry count or a higher one
     #[schemars(with = "Option<u32>")]
     retries_min: Option<String>,
+    /// Only lanes that wait and have been due for this long or longer: 250ms, 10s, 5m
+    lag_min: Option<String>,
     /// Maximum number of lanes to read to find matches. Default: 10000
     #[schemars(range(min = 1, max = SCAN_MAX))]
     scan_max: Option<usize>,
@@ -131,6 +133,7 @@ async fn pages(store: &dyn Store, queue: &str, listing: Listing) -> Result<Answe
             due_from: listing.due_from.as_deref().unwrap_or_default(),
             due_to: listing.due_to.as_deref().unwrap_or_default(),
             retries_min: listing.retries_min.as_deref().unwrap_or_default(),
+            lag_min: listing.lag_min.as_deref().unwrap_or_default(),
         },
         from: listing.from.as_deref(),
         to: listing.to.as_deref(),

@@ -38,10 +38,11 @@ pub(super) const HEADER_READ_MAX: Duration = Duration::from_secs(15);
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a body that pushes or settles many.
 pub(super) const BULK_BODY_BYTES_MAX: usize = 32 << 20;
-/// Most bytes of a form that callers without a token may send: a token, and the address of a page.
-pub(super) const LOGIN_BODY_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of a form that callers without a token may send: a token, the address of a page, and what was typed before the
+/// login ended. A payload that a page lets people edit fits in, unless most of it is marks that a form escapes.
+pub(super) const LOGIN_BODY_BYTES_MAX: usize = 256 << 10;
 /// Bytes of such forms in memory. Their senders may be anybody, so they take nothing of what others need.
-pub(super) const LOGIN_BODIES_BYTES: Shares = Shares { all: 8 << 20, party: 256 << 10 };
+pub(super) const LOGIN_BODIES_BYTES: Shares = Shares { all: 16 << 20, party: 512 << 10 };
 /// Bytes of bodies in memory, and of what is parsed from them.
 pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
     producers: Shares { all: 136 << 20, party: 34 << 20 },
@@ -76,9 +77,9 @@ pub(super) const ANSWER_STALL_MAX: Duration = Duration::from_secs(30);
 /// Longest line of a stream of jobs, in bytes.
 pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 /// Jobs of a stream that are pushed together.
-pub(super) const STREAM_BATCH_JOBS_MAX: usize = 1_000;
+pub(super) const STREAM_CHUNK_JOBS_MAX: usize = 1_000;
 /// Bytes of a stream that are pushed together.
-pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
+pub(super) const STREAM_CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Concurrent exports of lists.
 pub(super) const EXPORTS: Shares = Shares { all: 8, party: 2 };
 /// Concurrent streams of jobs.

@@ -1,4 +1,4 @@
-//! Parts of pages, made once a second for all who ask for the same.
+//! Parts of pages, made once for all who ask for the same, at most once a second.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,16 +11,24 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::base::lock::lock;
+use crate::base::random::random;
 
-/// How long a part is as good as new.
-const FRESH_FOR: Duration = Duration::from_secs(1);
+/// How long a part is as good as new: longer if it took long to make, and if many different ones are looked at.
+const FRESH_MIN: Duration = Duration::from_secs(1);
+const FRESH_MAX: Duration = Duration::from_secs(60);
+/// To make a part again and again takes at most 1/SHARE of the time.
+const SHARE: u32 = 20;
+/// Different parts that are made in a second: of more, each lasts longer, up to [`CROWD_MAX`]. So the store is asked little
+/// however many pages are open.
+const A_SECOND: u32 = 5;
+const CROWD_MAX: Duration = Duration::from_secs(10);
 /// Parts that are made at the same time, and how long one waits for its turn.
 const AT_ONCE_MAX: usize = 4;
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Bytes of all parts.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The parts of the last second.
+/// The parts that are as good as new.
 pub(super) struct Memo {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
     at_once: Semaphore,
@@ -28,7 +36,8 @@ pub(super) struct Memo {
     pub(super) stand_in: String,
 }
 
-type Slot = OnceCell<Part>;
+/// A part, and how long it took to make.
+type Slot = OnceCell<(Part, Duration)>;
 
 /// A part, and when it was made.
 #[derive(Clone, Debug)]
@@ -49,7 +58,8 @@ pub(super) enum Missing<E> {
 
 impl Default for Memo {
     fn default() -> Self {
-        let stand_in = format!("{:032x}", fastrand::u128(..));
+        let bytes = random().unwrap_or_else(|_| fastrand::u128(..).to_ne_bytes());
+        let stand_in = format!("{:032x}", u128::from_ne_bytes(bytes));
         Self { slots: Mutex::default(), at_once: Semaphore::new(AT_ONCE_MAX), stand_in }
     }
 }
@@ -65,18 +75,32 @@ impl Memo {
         let made = slot.get_or_try_init(async || {
             let place = timeout(WAIT_MAX, self.at_once.acquire()).await;
             let Ok(Ok(_place)) = place else { return Err(Missing::Busy) };
-            make().await.map_err(Missing::Failed)
+            let begun = Instant::now();
+            let part = make().await.map_err(Missing::Failed)?;
+            Ok((part, begun.elapsed()))
         });
-        let part = made.await.cloned();
+        let part = made.await.map(|(part, _)| part.clone());
         self.bound(&name, &slot);
         part
+    }
+
+    /// Forgets a part, also if it is being made: no part is older than the page that it renews.
+    pub(super) fn forget(&self, name: &str) {
+        lock(&self.slots).remove(name);
+    }
+
+    /// Forgets all of them: something was changed.
+    pub(super) fn forget_all(&self) {
+        lock(&self.slots).clear();
     }
 
     /// What is there of this name, or where it will be.
     fn slot(&self, name: &str) -> Arc<Slot> {
         let mut slots = lock(&self.slots);
+        let crowd = (Duration::from_secs(slots.len() as u64) / A_SECOND).min(CROWD_MAX);
+        let fresh_for = |took: Duration| (took * SHARE).max(crowd).clamp(FRESH_MIN, FRESH_MAX);
         let is_fresh = |slot: &Arc<Slot>| match slot.get() {
-            Some(part) => part.at.elapsed() < FRESH_FOR,
+            Some((part, took)) => part.at.elapsed() < fresh_for(*took),
             // Somebody makes it.
             None => Arc::strong_count(slot) > 1,
         };
@@ -88,7 +112,7 @@ impl Memo {
     fn bound(&self, name: &str, slot: &Arc<Slot>) {
         let mut slots = lock(&self.slots);
         let bytes: usize =
-            slots.values().filter_map(|slot| slot.get()).map(|part| part.text.len()).sum();
+            slots.values().filter_map(|slot| slot.get()).map(|(part, _)| part.text.len()).sum();
         let is_ours = slots.get(name).is_some_and(|known| Arc::ptr_eq(known, slot));
         if is_ours && bytes > BYTES_MAX {
             slots.remove(name);
@@ -102,7 +126,7 @@ mod tests {
 
     use tokio::sync::Notify;
     use tokio::task::JoinSet;
-    use tokio::time::advance;
+    use tokio::time::{advance, sleep};
 
     use super::*;
 
@@ -129,8 +153,52 @@ mod tests {
             }
             assert!(askers.join_all().await.iter().all(|text| text == "text"));
             assert_eq!(made.load(Ordering::Relaxed), second);
-            advance(FRESH_FOR).await;
+            advance(FRESH_MIN).await;
         }
+    }
+
+    /// Asks for a part that takes so long to make; `true` if it was made now.
+    async fn is_made(memo: &Memo, name: &str, took: Duration) -> bool {
+        let made = AtomicUsize::new(0);
+        let make = || async {
+            sleep(took).await;
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, ()>(of("text"))
+        };
+        memo.part(name.to_owned(), make).await.unwrap();
+        made.load(Ordering::Relaxed) > 0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_took_two_seconds_lasts_forty_unless_something_is_changed() {
+        let (memo, took) = (Memo::default(), Duration::from_secs(2));
+        assert!(is_made(&memo, "/jobs", took).await);
+        advance(Duration::from_secs(39)).await;
+        assert!(!is_made(&memo, "/jobs", took).await);
+        advance(Duration::from_secs(1)).await;
+        assert!(is_made(&memo, "/jobs", took).await);
+        // What was begun before a change is not kept either.
+        advance(Duration::from_secs(40)).await;
+        let (begun, ()) = tokio::join!(is_made(&memo, "/jobs", took), async { memo.forget_all() });
+        assert!(begun && is_made(&memo, "/jobs", took).await);
+        memo.forget("/jobs");
+        assert!(is_made(&memo, "/jobs", took).await);
+        let longest = Duration::from_secs(10);
+        assert!(is_made(&memo, "/", longest).await);
+        advance(FRESH_MAX).await;
+        assert!(is_made(&memo, "/", longest).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_twenty_parts_that_are_asked_for_each_second_five_are_made() {
+        let (memo, mut made) = (Memo::default(), 0);
+        for _ in 0..60 {
+            for i in 0..20 {
+                made += usize::from(is_made(&memo, &format!("/page/{i}"), Duration::ZERO).await);
+            }
+            advance(Duration::from_secs(1)).await;
+        }
+        assert!((200..=320).contains(&made), "{made}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -166,7 +234,7 @@ mod tests {
             memo.part(format!("page {i}"), large).await.unwrap();
         }
         let kept: usize =
-            lock(&memo.slots).values().filter_map(|s| s.get()).map(|p| p.text.len()).sum();
+            lock(&memo.slots).values().filter_map(|s| s.get()).map(|(p, _)| p.text.len()).sum();
         assert!(kept <= BYTES_MAX, "{kept}");
     }
 }

@@ -4,18 +4,22 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{Selected, Selection};
+use seriatim::store::{Acted, Selected, Selection};
 use seriatim::{JobId, Payload};
 
 use super::jobs::{rows_max, scan_max};
+use super::operator;
 use super::{Access, Answer, Caller, Json, Part, Problem, Query, Result, Route, Shared};
-use crate::app::act::{self, Bulk};
 use crate::app::job_filters::Filters;
 use crate::app::lane_pages::SCAN_MAX;
 use crate::app::morgue::{self, By, Wanted};
+use crate::app::operations::{Action, Wish};
 use crate::app::{causes, find};
-use crate::protocol::document::{Causes, Done, EditedJob, Jobs};
-use crate::protocol::schema::{Foreign, exactly_one};
+use crate::protocol::document::{BulkDone, Causes, EditedJob, Jobs};
+use crate::protocol::schema::{Foreign, exactly_one, queue_pattern};
+
+/// Calls of the store that one request for dead jobs of several keys makes. Each reaches 10,000 jobs.
+const CALLS_MAX: usize = 10;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -23,10 +27,15 @@ pub(super) fn routes() -> Vec<Route> {
             .says("The dead jobs of a queue, newest first or by key"),
         Route::get("/api/v1/queues/{queue}/morgue/causes", Access::Read, causes)
             .says("Why the latest dead jobs of a queue died, most frequent first"),
+        Route::get("/api/v1/causes", Access::Read, causes_everywhere)
+            .says("Why the latest dead jobs died, of one queue or all, most frequent first")
+            .keeps_scope(),
         Route::post("/api/v1/queues/{queue}/morgue/requeue", Access::Operate, requeue)
-            .says("Requeues dead jobs, due now"),
+            .says("Requeues dead jobs, due now")
+            .goes_on(),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
-            .says("Deletes dead jobs"),
+            .says("Deletes dead jobs")
+            .goes_on(),
         Route::post("/api/v1/queues/{queue}/morgue/edit", Access::Admin, edit)
             .says("Pushes a dead job again with another payload, and deletes the dead one"),
     ]
@@ -97,8 +106,64 @@ async fn list(
     Answer::jobs(morgue::page(&*app.store, wanted).await?).await
 }
 
-async fn causes(app: Shared, Part(queue): Part<String>) -> Result<Answer<Causes>> {
-    Ok(Answer::of(&causes::of_queue(&*app.store, &queue).await?))
+async fn causes(app: Shared, caller: Caller, Part(queue): Part<String>) -> Result<Answer<Causes>> {
+    let deaths = Deaths { queue: Some(queue), ..Deaths::default() };
+    causes_everywhere(app, caller, Query(deaths)).await
+}
+
+/// Which dead jobs.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Deaths {
+    /// Only of this queue
+    #[schemars(regex(pattern = queue_pattern()))]
+    queue: Option<String>,
+    /// Only of this key
+    #[serde(default)]
+    key: String,
+    /// Only jobs whose key has this prefix
+    #[serde(default)]
+    prefix: String,
+    /// Only of this task
+    #[serde(default)]
+    task: String,
+    /// Only jobs with this text in their last error
+    #[serde(default)]
+    error: String,
+    /// Only jobs with this text in their payload or their last error
+    #[serde(default)]
+    text: String,
+    /// Only jobs that died then or later
+    #[serde(default)]
+    from: String,
+    /// Only jobs that died then or earlier
+    #[serde(default)]
+    to: String,
+}
+
+async fn causes_everywhere(
+    app: Shared,
+    caller: Caller,
+    Query(deaths): Query<Deaths>,
+) -> Result<Answer<Causes>> {
+    let store = &*app.store;
+    if let Some(queue) = &deaths.queue {
+        caller.scope.check_queue(queue)?;
+        find::queue(store, queue).await?;
+    }
+    let filters = Filters {
+        key: &deaths.key,
+        prefix: &deaths.prefix,
+        task: &deaths.task,
+        error: &deaths.error,
+        text: &deaths.text,
+        from: &deaths.from,
+        to: &deaths.to,
+    };
+    let sees = |queue: &str| caller.scope.has_queue(queue);
+    let latest = causes::latest(store, deaths.queue.as_deref(), filters, sees).await?;
+    Ok(Answer::of(&causes::document(&latest)))
 }
 
 /// Which dead job, and what it is to be about.
@@ -155,20 +220,52 @@ impl Which {
 
 async fn requeue(
     app: Shared,
+    caller: Caller,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
-) -> Result<Answer<Done>> {
-    find::queue(&*app.store, &queue).await?;
-    let bulk = Bulk::Requeue(which.selected(queue)?);
-    Ok(Answer::done(act::repeat(&*app.store, bulk).await?))
+) -> Result<Answer<BulkDone>> {
+    act(&app, &caller, queue, which, Action::Requeue).await
 }
 
 async fn delete(
     app: Shared,
+    caller: Caller,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
-) -> Result<Answer<Done>> {
-    find::queue(&*app.store, &queue).await?;
-    let bulk = Bulk::DeleteDead(which.selected(queue)?);
-    Ok(Answer::done(act::repeat(&*app.store, bulk).await?))
+) -> Result<Answer<BulkDone>> {
+    act(&app, &caller, queue, which, Action::DeleteDead).await
+}
+
+/// Acts on dead jobs: on all in one call of the store, which may reach 10,000 of them, and then by an operation; on those
+/// that are named in a few calls.
+async fn act(
+    app: &Shared,
+    caller: &Caller,
+    queue: String,
+    which: Which,
+    action: Action,
+) -> Result<Answer<BulkDone>> {
+    let store = &*app.store;
+    find::queue(store, &queue).await?;
+    let selected = which.selected(queue.clone())?;
+    let is_all = selected.which == Selection::All;
+    let mut done = Acted::default();
+    for _ in 0..if is_all { 1 } else { CALLS_MAX } {
+        let acted = match action {
+            Action::Requeue => store.requeue(selected.clone()).await?,
+            _ => store.delete_dead(selected.clone()).await?,
+        };
+        done = Acted { count: done.count + acted.count, more: acted.more && acted.count > 0 };
+        if !done.more {
+            break;
+        }
+    }
+    match is_all {
+        true => {
+            let wish = Wish::new(action, queue);
+            Ok(operator::rest(app, wish, caller.who.name(), done).await?)
+        }
+        false if done.more => Ok(Answer::in_part(app, done.count, None)),
+        false => Ok(Answer::bulk(done.count)),
+    }
 }

@@ -96,6 +96,11 @@ fn operation(route: &Route, problem: &Value, schemas: &mut Schemas) -> Value {
             },
         },
     });
+    if route.goes_on {
+        let mut accepted = operation["responses"]["200"].clone();
+        accepted["description"] = json!("Done in part; an operation does the rest, see Location");
+        operation["responses"]["202"] = accepted;
+    }
     if let Some(make) = route.signature.body {
         let mut body = content(JSON, schemas.received(make));
         if route.streams {

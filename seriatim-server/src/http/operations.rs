@@ -4,24 +4,26 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use seriatim::store::Store;
 
 use super::operator;
-use super::{Access, Answer, Caller, Json, Part, Query, Result, Route, Shared};
+use super::route::OPERATIONS_PATH;
+use super::{Access, Answer, Caller, Json, Part, Query, Result, Route, Scope, Shared};
 use crate::app::operations::{self, Operation, Preview, Wish, preview};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/api/v1/operations", Access::Read, list)
+        Route::get(OPERATIONS_PATH, Access::Read, list)
             .says("Operations, the latest first: the last hundred, and those that have not ended")
             .keeps_scope(),
         Route::get("/api/v1/operations/preview", Access::Read, look)
             .says("How many jobs or lanes an operation would change, and five of them")
             .keeps_scope(),
-        Route::post("/api/v1/operations", Access::Operate, begin)
-            .says("Begins an action on many jobs or lanes, in steps of at most 1,000. To delete or bury needs role admin")
+        Route::post(OPERATIONS_PATH, Access::Operate, begin)
+            .says("Begins an action on many jobs or lanes, in steps of at most 1,000. Deletions and burials need the role admin")
             .keeps_scope(),
         Route::get("/api/v1/operations/{operation}", Access::Read, show)
-            .says("How far an operation is")
+            .says("The progress of an operation")
             .keeps_scope(),
         Route::post("/api/v1/operations/{operation}/stop", Access::Operate, stop)
             .says("Stops an operation before its next step; what is done stays done")
@@ -36,14 +38,22 @@ pub(super) struct Operations {
 }
 
 async fn list(app: Shared, caller: Caller) -> Result<Answer<Operations>> {
-    let mut operations = operations::list(&*app.store).await?;
-    operations.retain(|operation| caller.scope.has_queue(&operation.what.queue));
+    let may_use = |queue: &str| caller.scope.has_queue(queue);
+    let operations = operations::list_within(&*app.store, may_use).await?;
     Ok(Answer::of(&Operations { operations }))
 }
 
 async fn look(app: Shared, caller: Caller, Query(wish): Query<Wish>) -> Result<Answer<Preview>> {
-    caller.scope.check_queue(&wish.queue)?;
+    let wish = meant(&*app.store, &caller.scope, wish).await?;
     Ok(Answer::of(&preview(&*app.store, &wish).await?))
+}
+
+/// The wish with the names of its queues; refuses those that the caller may not use.
+pub(super) async fn meant(store: &dyn Store, scope: &Scope, wish: Wish) -> Result<Wish> {
+    for queue in wish.named_queues() {
+        scope.check_queue(queue)?;
+    }
+    Ok(wish.resolved(store, |queue| scope.has_queue(queue)).await?)
 }
 
 /// The number that a caller confirms, beside the wish.
@@ -61,7 +71,7 @@ async fn begin(
     Query(Confirmed { confirm }): Query<Confirmed>,
     Json(wish): Json<Wish>,
 ) -> Result<Answer<Operation>> {
-    caller.scope.check_queue(&wish.queue)?;
+    let wish = meant(&*app.store, &caller.scope, wish).await?;
     if wish.action.needs_admin() {
         caller.who.admit(Access::Admin)?;
     }
@@ -81,7 +91,7 @@ async fn stop(app: Shared, caller: Caller, Part(id): Part<String>) -> Result<Ans
 /// The operation, if it is about a queue of the caller's: others do not learn that there is one.
 async fn of_scope(app: &Shared, caller: &Caller, id: &str) -> Result<Operation> {
     let operation = operations::show(&*app.store, id).await?;
-    match caller.scope.has_queue(&operation.what.queue) {
+    match operation.is_within(|queue| caller.scope.has_queue(queue)) {
         true => Ok(operation),
         false => Err(crate::app::error::Error::NoOperation(id.to_owned()).into()),
     }

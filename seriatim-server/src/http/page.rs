@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use askama::Template;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -25,63 +26,124 @@ pub(super) fn served(page: impl Into<Bytes>) -> Response {
     (head, page.into()).into_response()
 }
 
-/// The page of a document.
-pub(super) fn of(document: &Value) -> String {
-    let (title, version) = (text(&document["info"]["title"]), text(&document["info"]["version"]));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title} {version}</title>\
-         <link rel=\"stylesheet\" href=\"docs.css\"></head><body>\
-         <h1>{title} {version}</h1><p>{}</p><p>For programs, and for viewers in which calls can be tried (Bruno, Insomnia, Swagger UI): \
-         <a href=\"openapi.json\">openapi.json</a>. In the commands, <code>$S</code> is the address of this server.</p>",
-        text(&document["info"]["description"]),
-    );
-    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in methods.as_object().into_iter().flatten() {
-            write_operation(&mut page, path, method, operation);
-        }
-    }
-    page += "<h2>Schemas</h2>";
-    for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-        let name = escaped(name);
-        let _ = write!(page, "<section id=\"{name}\"><h3>{name}</h3>{}</section>", shown(schema));
-    }
-    page + "</body></html>\n"
+/// Parts of a text, and whether each stood between backticks.
+type Prose = Vec<(String, bool)>;
+/// Parts of a schema, and the name of the schema that each leads to.
+type Shown = Vec<(String, String)>;
+
+#[derive(Template)]
+#[template(path = "api.html")]
+struct ApiPage<'a> {
+    title: &'a str,
+    version: &'a str,
+    description: &'a str,
+    /// The first page of this server.
+    home: &'a str,
+    /// Names of groups, each with its first operation.
+    groups: Vec<(&'a str, &'a str)>,
+    operations: Vec<Operation<'a>>,
+    schemas: Vec<(&'a str, Shown)>,
 }
 
-fn write_operation(page: &mut String, path: &str, method: &str, operation: &Value) {
-    let roles: Vec<String> =
-        operation["x-roles"].as_array().into_iter().flatten().map(text).collect();
-    let roles = if roles.is_empty() { "everyone".to_owned() } else { roles.join(", ") };
-    let _ = write!(
-        page,
-        "<section id=\"{}\"><h3><b>{}</b> {}</h3><p>{} <small>For {roles}.</small></p>",
-        text(&operation["operationId"]),
-        escaped(&method.to_uppercase()),
-        escaped(path),
-        prose(&operation["summary"]),
-    );
-    let _ = write!(page, "<pre>{}</pre>", escaped(&command(path, method, operation)));
-    let parameters = operation["parameters"].as_array().into_iter().flatten();
-    let of_query = |parameter: &&Value| parameter["in"] == "query";
-    let rows: String = parameters.filter(of_query).map(row).collect();
-    if !rows.is_empty() {
-        let _ = write!(page, "<ul>{rows}</ul>");
+struct Operation<'a> {
+    id: &'a str,
+    method: String,
+    path: &'a str,
+    says: Prose,
+    roles: String,
+    command: String,
+    parameters: Vec<Parameter<'a>>,
+    bodies: Vec<Body<'a>>,
+}
+
+/// Of the query.
+struct Parameter<'a> {
+    name: &'a str,
+    is_required: bool,
+    says: Prose,
+}
+
+/// What is sent or answered.
+struct Body<'a> {
+    what: &'static str,
+    media: &'a str,
+    schema: Shown,
+}
+
+/// The page of a document.
+pub(super) fn of(document: &Value) -> String {
+    let mut operations = Vec::new();
+    for (path, methods) in fields(&document["paths"]) {
+        operations.extend(fields(methods).map(|(method, of)| Operation::new(path, method, of)));
     }
-    for (what, place) in [
-        ("Body", &operation["requestBody"]["content"]),
-        ("Answer", &operation["responses"]["200"]["content"]),
-    ] {
-        for (media, content) in place.as_object().into_iter().flatten() {
-            let _ = write!(
-                page,
-                "<details><summary>{what}, <code>{}</code></summary>{}</details>",
-                escaped(media),
-                shown(&content["schema"])
-            );
+    let schemas = fields(&document["components"]["schemas"]);
+    let page = ApiPage {
+        title: text(&document["info"]["title"]),
+        version: text(&document["info"]["version"]),
+        description: text(&document["info"]["description"]),
+        home: Some(text(&document["servers"][0]["url"]))
+            .filter(|url| !url.is_empty())
+            .unwrap_or("/"),
+        groups: groups(&operations),
+        operations,
+        schemas: schemas.map(|(name, schema)| (name.as_str(), shown(schema))).collect(),
+    };
+    // It writes texts into a text: that cannot fail.
+    page.render().unwrap_or_default()
+}
+
+/// By the first word of the path behind the version.
+fn groups<'a>(operations: &[Operation<'a>]) -> Vec<(&'a str, &'a str)> {
+    let mut groups: Vec<(&str, &str)> = Vec::new();
+    for of in operations {
+        let path = of.path.trim_start_matches("/api/v1").trim_start_matches('/');
+        let name = path.split('/').next().unwrap_or_default();
+        if !name.is_empty() && !groups.iter().any(|(known, _)| *known == name) {
+            groups.push((name, of.id));
         }
     }
-    *page += "</section>";
+    groups
+}
+
+fn fields(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    of.as_object().into_iter().flatten()
+}
+
+fn list(of: &Value) -> impl Iterator<Item = &Value> {
+    of.as_array().into_iter().flatten()
+}
+
+impl<'a> Operation<'a> {
+    fn new(path: &'a str, method: &str, operation: &'a Value) -> Self {
+        let roles: Vec<&str> = list(&operation["x-roles"]).map(text).collect();
+        let of_query = |parameter: &&Value| parameter["in"] == "query";
+        let parameter = |parameter: &'a Value| Parameter {
+            name: text(&parameter["name"]),
+            is_required: parameter["required"] == true,
+            says: prose(&parameter["description"]),
+        };
+        let bodies = [
+            ("Body", &operation["requestBody"]["content"]),
+            ("Answer", &operation["responses"]["200"]["content"]),
+        ];
+        let of_place = |(what, place): (&'static str, &'a Value)| {
+            fields(place).map(move |(media, content)| Body {
+                what,
+                media,
+                schema: shown(&content["schema"]),
+            })
+        };
+        Self {
+            id: text(&operation["operationId"]),
+            method: method.to_uppercase(),
+            path,
+            says: prose(&operation["summary"]),
+            roles: if roles.is_empty() { "everyone".to_owned() } else { roles.join(", ") },
+            command: command(path, method, operation),
+            parameters: list(&operation["parameters"]).filter(of_query).map(parameter).collect(),
+            bodies: bodies.into_iter().flat_map(of_place).collect(),
+        }
+    }
 }
 
 /// What calls it from a shell. `$S` is the address of the server, words in braces are to be replaced.
@@ -108,57 +170,35 @@ fn command(path: &str, method: &str, operation: &Value) -> String {
     command
 }
 
-fn row(parameter: &Value) -> String {
-    let must = if parameter["required"] == true { ", required" } else { "" };
-    let (name, says) = (text(&parameter["name"]), prose(&parameter["description"]));
-    format!("<li><code>{name}</code>{must}: {says}</li>")
-}
-
 /// A schema, with links to those that it names.
-fn shown(schema: &Value) -> String {
+fn shown(schema: &Value) -> Shown {
     let written = serde_json::to_string_pretty(schema).unwrap_or_default();
-    let written = escaped(&written);
     let mut pieces = written.split(REFERENCE);
-    let mut html = pieces.next().unwrap_or_default().to_owned();
+    let mut before = pieces.next().unwrap_or_default();
+    let mut parts = Vec::new();
     for piece in pieces {
-        let (name, rest) = piece.split_once("&quot;").unwrap_or((piece, ""));
-        let _ = write!(html, "<a href=\"#{name}\">{name}</a>&quot;{rest}");
+        let (name, rest) = piece.split_at(piece.find('"').unwrap_or(piece.len()));
+        parts.push((before.to_owned(), name.to_owned()));
+        before = rest;
     }
-    format!("<pre>{html}</pre>")
+    parts.push((before.to_owned(), String::new()));
+    parts
 }
 
 /// What stands between backticks is code.
-fn prose(value: &Value) -> String {
-    let text = text(value);
-    let parts = text.split('`').enumerate();
-    parts
-        .map(
-            |(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() },
-        )
-        .collect()
+fn prose(value: &Value) -> Prose {
+    let parts = text(value).split('`').enumerate();
+    parts.map(|(at, part)| (part.to_owned(), at % 2 == 1)).collect()
 }
 
-fn text(value: &Value) -> String {
-    escaped(value.as_str().unwrap_or_default())
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            c => html.push(c),
-        }
-    }
-    html
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -172,19 +212,18 @@ mod tests {
             }
         }
         for line in [
-            "curl &quot;$S/api/v1/queues/{queue}/lane?key={key}&quot; -H",
-            "curl -X POST &quot;$S/api/v1/queues/{queue}/jobs&quot; -H &quot;Authorization: Bearer \
-             $SERIATIM_TOKEN&quot; -H &#39;Content-Type: application/json&#39; -d",
-            "curl &quot;$S/health&quot;</pre>",
+            "curl &#34;$S/api/v1/queues/{queue}/lane?key={key}&#34; -H",
+            "curl -X POST &#34;$S/api/v1/queues/{queue}/jobs&#34; -H &#34;Authorization: Bearer \
+             $SERIATIM_TOKEN&#34; -H &#39;Content-Type: application/json&#39; -d",
+            "curl &#34;$S/health&#34;</pre>",
+            "&#34;$ref&#34;: &#34;<a href=\"#Job\">Job</a>&#34;",
         ] {
             assert!(page.contains(line), "{line}");
         }
         assert!(page.contains("<code>next</code> of the previous page"), "code is marked as such");
         assert!(!page.contains("<script") && !page.contains("style=") && !page.contains("http://"));
-        assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
-        assert!(
-            shown(&serde_json::json!({ "$ref": "#/components/schemas/Job" }))
-                .contains("<a href=\"#Job\">Job</a>")
-        );
+        let hostile = json!({ "components": { "schemas": { "<b>": "<a href=\"x\">&'" } } });
+        let page = of(&hostile);
+        assert!(!page.contains("<b>") && !page.contains("<a href=\"x"), "{page}");
     }
 }

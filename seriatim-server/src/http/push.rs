@@ -13,12 +13,13 @@ use seriatim::{Job, Queue};
 
 use super::input::{self, Elements, JSON, NDJSON, Object};
 use super::limits::{
-    BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX,
-    STREAM_BATCH_JOBS_MAX, held, next_frame, off_thread,
+    BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_CHUNK_BYTES_MAX,
+    STREAM_CHUNK_JOBS_MAX, held, next_frame, off_thread,
 };
 use super::route::bytes_of;
 use super::waiting::{Place, Wait};
 use super::{Access, Answer, App, Caller, Part, Problem, Result, Route, Scope, Shared};
+use crate::base::text::MARK;
 use crate::protocol::document::{PushAnswer, PushedJobs, Streamed};
 use crate::protocol::job_input::{JobInput, split_place};
 use crate::trace::Sending;
@@ -206,7 +207,7 @@ fn read_array(bytes: &[u8], queue: &str, trace: Option<&str>) -> Result<Vec<Job>
     }
 }
 
-/// Pushes what comes, a batch at a time; while one is pushed nothing more is read, so that memory
+/// Pushes what comes, a chunk at a time; while one is pushed nothing more is read, so that memory
 /// stays bounded and a fast sender is held back.
 async fn stream(app: &App, caller: &Caller, target: &Target<'_>, body: Body) -> Result<Streamed> {
     let place = app.budgets.streams.try_take(&caller.party, 1);
@@ -256,6 +257,8 @@ impl<'a> Loading<'a> {
 
     async fn line(&mut self, text: &[u8]) -> Result<()> {
         self.number += 1;
+        let marked = text.strip_prefix(MARK.as_bytes()).filter(|_| self.number == 1);
+        let text = marked.unwrap_or(text);
         if text.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
@@ -266,7 +269,7 @@ impl<'a> Loading<'a> {
         }
         self.lines.push(self.number);
         self.bytes += text.len();
-        if self.jobs.len() >= STREAM_BATCH_JOBS_MAX || self.bytes >= STREAM_BATCH_BYTES_MAX {
+        if self.jobs.len() >= STREAM_CHUNK_JOBS_MAX || self.bytes >= STREAM_CHUNK_BYTES_MAX {
             self.send().await?;
         }
         Ok(())
@@ -305,7 +308,7 @@ impl<'a> Loading<'a> {
                 Ok(())
             }
             Err(error) => {
-                // The store names the job by its place in the batch, of which nothing was pushed.
+                // The store names the job by its place in the chunk, of which nothing was pushed.
                 let place = error.field().and_then(split_place);
                 let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
                 let problem = Problem::from(error).at_line(line).go_on_from(first);

@@ -5,24 +5,30 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::Queue;
-use seriatim::store::{Declare, LaneAction, delete_queue};
+use seriatim::store::{Act, Declare, LaneSelection, delete_queue};
 
 use super::input::Object;
 use super::limits::JOB_BYTES;
+use super::operator;
 use super::{Access, Answer, Caller, Json, Part, Problem, Query, Result, Route, Shared};
-use crate::app::act;
 use crate::app::find;
+use crate::app::operations::{Action, Wish};
 use crate::app::pauses;
 use crate::app::queues;
 use crate::config::QueueConfig;
-use crate::protocol::document::{self, Done, QueueDeleted, QueuePaused, Queues};
+use crate::protocol::document::{self, BulkDone, QueueDeleted, QueuePaused, Queues};
 use crate::protocol::limits;
 
 pub(super) fn routes() -> Vec<Route> {
     type Name = Part<String>;
     let resume = |app: Shared, name: Name| set_paused(app, name, false);
-    let bury_failed = |app: Shared, name: Name| on_failed(app, name, LaneAction::Bury);
-    let delete_failed = |app: Shared, name: Name| on_failed(app, name, LaneAction::DeleteFailed);
+    let drain =
+        |app: Shared, who: Caller, name: Name| on_lanes(app, who, name, Action::DeleteWaiting);
+    let perform_all_now =
+        |app: Shared, who: Caller, name: Name| on_lanes(app, who, name, Action::Retry);
+    let bury_failed = |app: Shared, who: Caller, name: Name| on_lanes(app, who, name, Action::Bury);
+    let delete_failed =
+        |app: Shared, who: Caller, name: Name| on_lanes(app, who, name, Action::DeleteFailed);
     vec![
         Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").keeps_scope(),
         Route::put("/api/v1/queues", Access::Admin, define_all)
@@ -32,22 +38,26 @@ pub(super) fn routes() -> Vec<Route> {
         Route::put("/api/v1/queues/{queue}", Access::Admin, define)
             .says("Defines a queue; a missing setting gets its default, a missing mode stays"),
         Route::put("/api/v1/queues/{queue}/limits", Access::Admin, set_limits).says(
-            "Sets the limit and the groups of a queue; a missing one is none. Other settings stay",
+            "Sets the limit and the groups of a queue; one that is left out is removed. Other settings stay",
         ),
         Route::delete("/api/v1/queues/{queue}", Access::Admin, delete)
             .says("Deletes a queue with its jobs; refused while a node works on it, unless forced"),
         Route::post("/api/v1/queues/{queue}/drain", Access::Admin, drain)
-            .says("Deletes the waiting jobs of a queue; claimed lanes stay. Counts lanes"),
+            .says("Deletes the waiting jobs of a queue; claimed lanes stay. Counts lanes")
+            .goes_on(),
         Route::post("/api/v1/queues/{queue}/pause", Access::Operate, pause)
             .says("Stops claims of a queue; running turns finish"),
         Route::post("/api/v1/queues/{queue}/resume", Access::Operate, resume)
             .says("Resumes a paused queue"),
         Route::post("/api/v1/queues/{queue}/perform-all-now", Access::Operate, perform_all_now)
-            .says("Makes all waiting lanes due now. Counts lanes"),
+            .says("Makes all waiting lanes due now. Counts lanes")
+            .goes_on(),
         Route::post("/api/v1/queues/{queue}/bury-failed", Access::Admin, bury_failed)
-            .says("Sends failed jobs that wait for a retry to the morgue. Counts lanes"),
+            .says("Sends failed jobs that wait for a retry to the morgue. Counts lanes")
+            .goes_on(),
         Route::post("/api/v1/queues/{queue}/delete-failed", Access::Admin, delete_failed)
-            .says("Deletes failed jobs that wait for a retry. Counts lanes"),
+            .says("Deletes failed jobs that wait for a retry. Counts lanes")
+            .goes_on(),
     ]
 }
 
@@ -152,16 +162,6 @@ async fn delete(
     Ok(Answer::of(&QueueDeleted { queue, count, released }).counting(count))
 }
 
-async fn drain(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>> {
-    find::queue(&*app.store, &queue).await?;
-    Ok(Answer::done(act::drain(&*app.store, &queue).await?))
-}
-
-async fn perform_all_now(app: Shared, Part(queue): Part<String>) -> Result<Answer<Done>> {
-    find::queue(&*app.store, &queue).await?;
-    Ok(Answer::done(act::on_all(&*app.store, &queue, LaneAction::RunNow).await?))
-}
-
 /// Why it is paused.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -190,11 +190,20 @@ async fn set_paused(
     Ok(Answer::of(&QueuePaused { queue, paused }))
 }
 
-async fn on_failed(
+/// Acts on the lanes of a queue, in one call of the store: it may reach 10,000 of them. An operation does the rest.
+async fn on_lanes(
     app: Shared,
+    caller: Caller,
     Part(queue): Part<String>,
-    action: LaneAction,
-) -> Result<Answer<Done>> {
+    action: Action,
+) -> Result<Answer<BulkDone>> {
     find::queue(&*app.store, &queue).await?;
-    Ok(Answer::done(act::on_failed(&*app.store, &queue, action).await?))
+    let Some(does) = action.on_lanes() else { return Ok(Answer::bulk(0)) };
+    let lanes = match action {
+        Action::Bury | Action::DeleteFailed => LaneSelection::Failed,
+        _ => LaneSelection::All,
+    };
+    let act = Act { now: None, queue: queue.as_str().into(), lanes, action: does };
+    let acted = app.store.act(act).await?;
+    Ok(operator::rest(&app, Wish::new(action, queue), caller.who.name(), acted).await?)
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::JsonSchema;
@@ -20,7 +20,10 @@ use super::schema::make;
 use super::scope::Reach;
 use super::signature::{Signature, Signed};
 use super::{Access, Result, Shared};
-use crate::protocol::document::{Done, Job, Jobs};
+use crate::protocol::document::{BulkDone, Done, Job, Jobs};
+
+/// Where the operation is that does the rest of an answer.
+pub(super) const OPERATIONS_PATH: &str = "/api/v1/operations";
 
 /// The roles of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(super) struct Route {
     pub(super) outlives_drain: bool,
     /// Called by programs all the time, and so not audited by default.
     pub(super) is_traffic: bool,
+    /// It may answer that an operation does the rest.
+    pub(super) goes_on: bool,
     pub(super) handler: MethodRouter<Shared, Infallible>,
 }
 
@@ -118,6 +123,7 @@ impl Route {
             media: JSON,
             outlives_drain: false,
             is_traffic: access == Access::Work,
+            goes_on: false,
             handler,
         }
     }
@@ -160,6 +166,11 @@ impl Route {
         self
     }
 
+    pub(super) fn goes_on(mut self) -> Self {
+        self.goes_on = true;
+        self
+    }
+
     pub(super) fn outlives_drain(mut self) -> Self {
         self.outlives_drain = true;
         self
@@ -169,6 +180,9 @@ impl Route {
 /// An answer: a JSON document of this type.
 pub(super) struct Answer<T> {
     text: String,
+    status: StatusCode,
+    /// Where to see how it goes on.
+    place: Option<HeaderValue>,
     count: Option<Count>,
     of: PhantomData<fn() -> T>,
 }
@@ -177,7 +191,7 @@ impl<T: Serialize + 'static> Answer<T> {
     pub(super) fn of(document: &T) -> Self {
         // Texts and numbers only: writing them cannot fail.
         let text = serde_json::to_string(document).unwrap_or_default();
-        Self { text, count: None, of: PhantomData }
+        Self { text, status: StatusCode::OK, place: None, count: None, of: PhantomData }
     }
 
     /// Writes a document of about this many bytes where it delays no other request.
@@ -200,6 +214,22 @@ impl Answer<Done> {
     }
 }
 
+impl Answer<BulkDone> {
+    /// This is all.
+    pub(super) fn bulk(count: u64) -> Self {
+        Self::of(&BulkDone { count, more: false, operation: None }).counting(count)
+    }
+
+    /// There is more, which this operation does, if any does.
+    pub(super) fn in_part(app: &Shared, count: u64, operation: Option<String>) -> Self {
+        let place = operation.as_ref();
+        let place = place.map(|id| format!("{}{OPERATIONS_PATH}/{id}", app.base_path));
+        let place = place.and_then(|place| HeaderValue::from_str(&place).ok());
+        let answer = Self::of(&BulkDone { count, more: true, operation }).counting(count);
+        Self { status: StatusCode::ACCEPTED, place, ..answer }
+    }
+}
+
 impl Answer<Job> {
     pub(super) async fn job(job: JobView) -> Result<Self> {
         Self::written(bytes_of(&job), move || job.into()).await
@@ -216,7 +246,8 @@ impl Answer<Jobs> {
 impl<T> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
-        let mut response = (head, self.text).into_response();
+        let mut response = (self.status, head, self.text).into_response();
+        self.place.and_then(|place| response.headers_mut().insert(header::LOCATION, place));
         self.count.and_then(|count| response.extensions_mut().insert(count));
         response
     }

@@ -11,7 +11,8 @@ use super::person::{Host, Person};
 use super::{App, Route, Shared};
 use super::{
     batches, bridges, cron, dataloader, deeds, doctor, events, health, history, jobs, lanes,
-    metrics, morgue, nodes, openapi, operations, pages, push, queues, search, stats, work,
+    metrics, morgue, nodes, openapi, operations, pages, push, queues, scheduled, search, stats,
+    work,
 };
 
 /// The HTTP API over a store, for a service to mount in its own router.
@@ -84,6 +85,7 @@ pub(super) fn routes() -> Vec<Route> {
         batches::routes(),
         queues::routes(),
         lanes::routes(),
+        scheduled::routes(),
         search::routes(),
         morgue::routes(),
         jobs::routes(),
@@ -166,24 +168,26 @@ mod tests {
             }
         });
         let service = Router::new().nest("/jobs", pages.router());
+        let page = async |path: &str, me: &str| {
+            let request = Request::get(path).header("x-me", me).body(Body::empty()).unwrap();
+            let answer = TowerToHyperService::new(service.clone()).call(request).await.unwrap();
+            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            String::from_utf8(body.to_vec()).unwrap()
+        };
+        let about = page("/jobs/about", "ann").await;
+        let mark = about.split_once("name=\"mark\" value=\"").unwrap().1.split('"').next().unwrap();
         let ask = async |method: &str, path: &str, me: &str| {
-            let form = "deed=queue.pause&queue=orders&back=/jobs/queues";
+            let form = format!("deed=queue.pause&queue=orders&back=/jobs/queues&mark={mark}");
             let request = Request::builder().method(method).uri(path).header("x-me", me);
             let request = request.header("sec-fetch-site", "same-origin");
             let request = request.header("content-type", "application/x-www-form-urlencoded");
             let request = request.body(Body::from(form)).unwrap();
             TowerToHyperService::new(service.clone()).call(request).await.unwrap().status()
         };
-        let page = async |path: &str| {
-            let request = Request::get(path).header("x-me", "bob").body(Body::empty()).unwrap();
-            let answer = TowerToHyperService::new(service.clone()).call(request).await.unwrap();
-            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
-            String::from_utf8(body.to_vec()).unwrap()
-        };
-        let menu = page("/jobs/queues").await;
+        let menu = page("/jobs/queues", "bob").await;
         assert!(menu.contains("<a href=\"/jobs\">Overview</a>"), "{menu}");
         assert!(!menu.contains("\"/jobs/\""), "a nested router has no such address");
-        assert!(page("/jobs").await.contains("<h1 class=\"quiet\">Overview</h1>"));
+        assert!(page("/jobs", "bob").await.contains("<h1 class=\"unseen\">Overview</h1>"));
         assert_eq!(ask("GET", "/jobs/queues", "bob").await, StatusCode::OK);
         assert_eq!(ask("GET", "/jobs/queues", "eve").await, StatusCode::FORBIDDEN);
         assert_eq!(ask("GET", "/jobs/api/v1/queues", "ann").await, StatusCode::NOT_FOUND);

@@ -34,6 +34,7 @@ pub(super) async fn run(app: Shared) {
         if let Err(error) = sample_tasks(&app, &mut tasks).await {
             tracing::debug!(%error, "cannot record how long turns took");
         }
+        app.locked.forget_old();
         let pause = EVERY.max(begun.elapsed() * SHARE);
         tokio::select! {
             () = app.draining() => return,

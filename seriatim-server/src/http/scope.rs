@@ -87,7 +87,7 @@ impl Scope {
         }
         let may = listed(groups.unwrap_or_default());
         let detail = format!(
-            "this token may not use the consumer group {group:?}: it is limited to the groups {may}"
+            "this token may not use the consumer group {group:?}: it is limited to the consumer groups {may}"
         );
         Err(Problem::new(StatusCode::FORBIDDEN, detail).about("consumer_group"))
     }

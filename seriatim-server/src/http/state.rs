@@ -9,7 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use seriatim::{
     Client, Queue, SharedStore,
-    engine::{Observer, Summary, TurnLog},
+    engine::{Handle, Observer, Summary, TurnLog},
     store::Ending,
 };
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
@@ -18,12 +18,15 @@ use super::audit::Audit;
 use super::auth::Guard;
 use super::changes::Changes;
 use super::checkup::{Checkup, Checkups};
+use super::clock::Clock;
 use super::implied::Queues;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
 use super::logins::Logins;
 use super::memo::Memo;
 use super::metrics::meter::Meter;
 use super::metrics::store::Metered;
+use super::page_key::{Key, PageKey};
+use super::work::locked::Locked;
 use super::work::workers::Workers;
 use crate::base::lock::lock;
 use crate::config::{DashboardConfig, Zone};
@@ -46,6 +49,7 @@ pub(crate) struct App {
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
+    pub(super) locked: Locked,
     /// What remote workers did through this process.
     remote: Mutex<Summary>,
     pub(super) turn_log: Arc<TurnLog>,
@@ -57,6 +61,8 @@ pub(crate) struct App {
     pub(super) queues: Queues,
     pub(super) changes: Changes,
     pub(super) memo: Memo,
+    pub(super) clock: Clock,
+    pub(super) page_key: PageKey,
     /// The name under which it carries out operations.
     pub(super) runner: String,
     pub(super) checkups: Checkups,
@@ -87,6 +93,8 @@ pub(crate) struct Setup {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Logs how the turns of remote workers end.
     pub(crate) turn_log: Arc<TurnLog>,
+    /// The node of this process, whose troubles include those of remote workers.
+    pub(crate) node: Option<Handle>,
     /// The journal of the store's wrapper.
     pub(crate) journal: Arc<Journal>,
     /// Observes every request that pushes.
@@ -133,6 +141,7 @@ impl App {
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
+            locked: Locked::told_by(setup.node),
             remote: Mutex::default(),
             turn_log: setup.turn_log,
             journal: setup.journal,
@@ -141,6 +150,8 @@ impl App {
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
             changes: Changes::default(),
             memo: Memo::default(),
+            clock: Clock::default(),
+            page_key: PageKey::default(),
             runner: format!("server-{:016x}", fastrand::u64(..)),
             checkups: Checkups::default(),
             budgets: Budgets::default(),
@@ -161,6 +172,11 @@ impl App {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
         Self::over(store, meter, Setup { journal, guard, ..Setup::default() })
+    }
+
+    /// The key of what pages give to their visitors; none while the store does not answer.
+    pub(super) async fn page_key(&self) -> Option<Key> {
+        self.page_key.get(&*self.store, &self.runner).await
     }
 
     /// What the doctor finds, as of a moment ago.

@@ -111,7 +111,9 @@ fn scope(place: &str, token: &TokenConfig) -> Result<Scope, SetupError> {
             .map_err(|e| wrong(format!("queues: {queue:?}: {e}")))?;
     }
     if token.groups.iter().flatten().any(String::is_empty) {
-        return Err(wrong("groups: a group has a name".to_owned()));
+        return Err(wrong(
+            "groups: the name of a consumer group is empty: write a name, or remove it".to_owned(),
+        ));
     }
     if token.groups.is_some() && token.role == Role::Reader {
         return Err(wrong("groups: a reader neither pushes nor claims: remove the key".to_owned()));
@@ -121,7 +123,12 @@ fn scope(place: &str, token: &TokenConfig) -> Result<Scope, SetupError> {
 
 /// The token in a variable, without the line end that a file or a here-document leaves behind it.
 fn secret(place: &str, variable: &str) -> Result<String, SetupError> {
-    let value = std::env::var_os(variable).unwrap_or_default().into_string().map_err(|_| {
+    let Some(value) = std::env::var_os(variable) else {
+        return Err(SetupError::invalid(format!(
+            "{place}: the variable {variable}, which must contain the token, is not set"
+        )));
+    };
+    let value = value.into_string().map_err(|_| {
         SetupError::invalid(format!("variable {variable}: its value is not UTF-8 text"))
     })?;
     let secret = value.trim();

@@ -6,7 +6,7 @@ use super::{Access, Problem, Result, Scope};
 use crate::config::Role;
 
 /// The caller where no token is needed, as deeds name them.
-pub(super) const ANYBODY: &str = "anybody";
+pub(super) const ANYBODY: &str = "anonymous";
 
 /// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]

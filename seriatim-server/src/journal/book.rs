@@ -1,7 +1,7 @@
 //! The journal in the store: notes with lines of JSON, for each queue bounded in number and age.
 //!
 //! A process gathers events for a second and writes them together, a call for all queues. The last note of a queue grows until
-//! it is full or [`SPAN`] old, so that a quiet queue takes few notes.
+//! it is full or [`SPAN`] old, so that a quiet queue takes few notes. Beside it stands what its events are about.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use seriatim::store::{Note, Store};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::marks::Marks;
 use super::shelf::{self, Limits};
 use crate::base::lock::lock;
 
@@ -62,6 +63,7 @@ struct Open {
     name: String,
     began: Timestamp,
     text: String,
+    marks: Marks,
     fresh: u64,
 }
 
@@ -187,6 +189,7 @@ impl Writing {
                     }
                 };
                 note.text.push_str(&line);
+                note.marks.add(&line);
                 note.fresh += 1;
                 open = Some(note);
             }
@@ -206,11 +209,14 @@ impl Writing {
         *self.grown.entry(queue.to_owned()).or_default() += 1;
         let suffix = format!("-{:08x}-{:x}", self.writer, self.number);
         let name = shelf::moment(queue, at) + &suffix;
-        Open { name, began: at, text: String::new(), fresh: 0 }
+        Open { name, began: at, text: String::new(), marks: Marks::default(), fresh: 0 }
     }
 
     fn send(&mut self, open: &Open) {
         if open.fresh > 0 {
+            // First: a note with an event that its marks lack would not be found.
+            let marks = Note::new(shelf::marks_of(&open.name), open.marks.bytes());
+            self.unsent.push_back(Unsent { note: marks, fresh: 0 });
             let note = Note::new(open.name.clone(), open.text.as_bytes());
             self.unsent.push_back(Unsent { note, fresh: open.fresh });
         }

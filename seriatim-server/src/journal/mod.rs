@@ -5,8 +5,10 @@
 mod book;
 mod event;
 mod feed;
+mod marks;
 mod search;
 mod shelf;
+mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -26,8 +28,9 @@ use crate::protocol::document::Event;
 
 pub(crate) use book::Book;
 pub(crate) use feed::{Feed, Hearing, News};
-pub(crate) use search::{READ_BYTES_MAX, Start, Wanted, latest, of_job, page};
+pub(crate) use search::{Wanted, of_job, page};
 pub(crate) use shelf::{Limits, trim};
+pub(crate) use timeline::{KeyEvents, Story, Told, Wanted as OfKey, known, page as of_key};
 
 /// Most running turns whose jobs are remembered until they are settled. Those of the oldest
 /// claims are forgotten first: they are lost ones.
@@ -164,7 +167,7 @@ impl Journal {
         if self.is_idle() { Vec::new() } else { settlements.to_vec() }
     }
 
-    /// The store has applied a settlement and canceled these of its jobs.
+    /// The store has applied a settlement and cancelled these of its jobs.
     pub(crate) fn settled(&self, settlement: &Settlement, cancelled: &[JobId]) {
         let Some(turn) = lock(&self.held).remove(&(settlement.token, settlement.lane)) else {
             return;
@@ -207,7 +210,7 @@ impl Journal {
         self.feed.turn(place, what, error.filter(|_| what != "done"));
     }
 
-    /// Jobs were canceled, or flagged for cancellation.
+    /// Jobs were cancelled, or flagged for cancellation.
     pub(crate) fn cancelled(&self, jobs: &[JobId], done: &[Cancelled], queues: &[QueueView]) {
         for (job, done) in jobs.iter().zip(done) {
             match done {

@@ -1,5 +1,7 @@
 //! Finds events in the store's notes.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,6 +10,7 @@ use seriatim::store::{Note, NoteQuery, Store};
 use seriatim::{Error, JobId, Timestamp};
 
 use super::book::SPAN;
+use super::marks::{self, About};
 use super::shelf;
 use crate::base::time;
 use crate::protocol::document::EventPage;
@@ -17,8 +20,11 @@ pub(crate) const JOB_EVENTS_MAX: usize = 1_000;
 /// Notes that a page reads at most, and in one step.
 const READ_MAX: usize = 2_000;
 const STEP: usize = 50;
+/// Notes that a page about a key or a job goes through at most by their marks, and in one step.
+const LOOKED_MAX: usize = 25_000;
+const NAMES_STEP: usize = 250;
 /// Their bytes.
-pub(crate) const READ_BYTES_MAX: usize = READ_MAX * NOTE_BYTES_MAX;
+pub(super) const READ_BYTES_MAX: usize = READ_MAX * NOTE_BYTES_MAX;
 /// How far a machine's clock may be behind the store's.
 const SKEW: Duration = Duration::from_secs(300);
 
@@ -43,13 +49,13 @@ impl<'a> Wanted<'a> {
 
 /// Where a page begins: at a time, skipping this many events of that time.
 #[derive(Clone, Copy)]
-pub(crate) struct Start {
-    pub(crate) at: Timestamp,
-    pub(crate) behind: usize,
+pub(super) struct Start {
+    pub(super) at: Timestamp,
+    pub(super) behind: usize,
 }
 
 impl Start {
-    pub(crate) fn read(text: &str) -> seriatim::Result<Self> {
+    pub(super) fn read(text: &str) -> seriatim::Result<Self> {
         let parts = text.split_once('.');
         let parts = parts.and_then(|(at, behind)| {
             Some((at.parse().ok()?, behind.parse::<u32>().ok()? as usize))
@@ -60,7 +66,7 @@ impl Start {
     }
 
     /// Behind the rows of a page, which are all from the time `complete` on, or `more`.
-    pub(crate) fn next<T>(
+    pub(super) fn next<T>(
         rows: &[T],
         at: impl Fn(&T) -> Timestamp,
         more: bool,
@@ -78,7 +84,7 @@ impl Start {
         }
     }
 
-    pub(crate) fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         format!("{}.{}", self.at.as_micros(), self.behind)
     }
 }
@@ -123,7 +129,7 @@ pub(crate) async fn page(
 }
 
 /// The latest events, the last one first, and the time from which on they are all there if they are fewer than `rows_max`.
-pub(crate) async fn latest(
+pub(super) async fn latest(
     store: &dyn Store,
     wanted: Wanted<'_>,
     rows_max: usize,
@@ -153,35 +159,78 @@ async fn read(
     // A note has events of a minute.
     let first = shelf::moment(wanted.queue, Timestamp::default().max(since - SPAN));
     let last = shelf::moment(wanted.queue, until) + "~";
-    let mut query = NoteQuery { backwards: true, rows_max: STEP, ..NoteQuery::new(first..last) };
-    let (mut found, mut read, mut bytes) = (Vec::new(), 0, 0);
+    // A part of the bytes is as large a part of the notes to go through.
+    let looked_max = LOOKED_MAX * (bytes_max / NOTE_BYTES_MAX) / READ_MAX;
+    let mut names = first..last;
+    let (mut found, mut read, mut looked, mut bytes) = (Vec::new(), 0, 0, 0);
     let complete = loop {
-        let notes = store.read_notes(query.clone()).await?;
-        read += notes.len();
-        bytes += notes.iter().map(|note| note.value.len()).sum::<usize>();
-        for note in &notes {
+        let step = Step::read(store, names.clone(), wanted).await?;
+        (read, looked) = (read + step.notes.len(), looked + step.looked);
+        bytes += step.notes.iter().map(|note| note.value.len()).sum::<usize>();
+        for note in &step.notes {
             found.extend(events_of(note, wanted).filter(|one| (since..=until).contains(&one.at)));
         }
         found.sort_by(|a: &Found, b| (b.at, &b.place).cmp(&(a.at, &a.place)));
         found.truncate(most + 1);
-        let Some(oldest) = notes.last().filter(|_| notes.len() == STEP) else {
-            break Timestamp::default();
-        };
-        let began = shelf::began(wanted.queue, &oldest.name).unwrap_or_default();
+        let Some(oldest) = step.oldest else { break Timestamp::default() };
+        let began = shelf::began(wanted.queue, &oldest).unwrap_or_default();
         let complete = began + SPAN;
         if found.get(most).is_some_and(|one| one.at >= complete) {
             break complete;
         }
-        if read >= READ_MAX || bytes >= bytes_max {
+        if read >= READ_MAX || looked >= looked_max || bytes >= bytes_max {
             // With this many notes in a minute, those of another process may be missing.
             break if complete < until { complete } else { began };
         }
-        query.to.clone_from(&oldest.name);
+        names.end = oldest;
     };
     let more = found.len() > most;
     found.truncate(most);
     found.retain(|one| one.at >= complete);
     Ok(Read { found, more, complete })
+}
+
+/// Notes of a range, the last ones first.
+struct Step {
+    /// Those that may have what is wanted.
+    notes: Vec<Note>,
+    /// How many it went through.
+    looked: usize,
+    /// The first of these; none if there are no others before it.
+    oldest: Option<String>,
+}
+
+impl Step {
+    async fn read(
+        store: &dyn Store,
+        names: Range<String>,
+        wanted: Wanted<'_>,
+    ) -> seriatim::Result<Self> {
+        let about: Vec<About<'_>> =
+            wanted.key.map(About::Key).into_iter().chain(wanted.job.map(About::Job)).collect();
+        let (rows_max, names_only) =
+            if about.is_empty() { (STEP, false) } else { (NAMES_STEP, true) };
+        let query =
+            NoteQuery { backwards: true, rows_max, names_only, ..NoteQuery::new(names.clone()) };
+        let mut notes = store.read_notes(query).await?;
+        let looked = notes.len();
+        let oldest = notes.last().filter(|_| looked == rows_max).map(|note| note.name.clone());
+        if let (true, Some(first), Some(last)) = (names_only, notes.last(), notes.first()) {
+            // Marks are written before their note, so those of a note that was just listed are there.
+            let marks = shelf::marks_of(&first.name)..shelf::marks_of(&last.name) + "~";
+            let marks = store.read_notes(NoteQuery::new(marks)).await?;
+            let marks: HashMap<String, Vec<u8>> =
+                marks.into_iter().map(|note| (note.name, note.value)).collect();
+            // An earlier build wrote none.
+            let may_have = |note: &Note| {
+                let marks = marks.get(&shelf::marks_of(&note.name));
+                marks.is_none_or(|marks| marks::may_have(marks, &about))
+            };
+            let names = notes.iter().filter(|note| may_have(note)).map(|note| note.name.clone());
+            notes = store.named_notes(names.collect()).await?;
+        }
+        Ok(Self { notes, looked, oldest })
+    }
 }
 
 /// The events of a note. Text that is none was written by others.

@@ -71,7 +71,7 @@ async fn d14_all_nodes_tell_one_story_of_a_job() {
     assert!(story.is_sorted_by_key(|event| event["at"].as_str().unwrap().to_owned()));
     assert!(of_job(&store, QUEUE, job(9)).await.unwrap().is_empty());
     assert!(of_job(&store, "order", job(1)).await.unwrap().is_empty());
-    let notes = store.read_notes(NoteQuery::of("")).await.unwrap();
+    let notes = store.read_notes(NoteQuery::of("event/")).await.unwrap();
     assert_eq!(notes.len(), 2, "a note of each process, though they wrote often");
 }
 
@@ -110,6 +110,30 @@ async fn d14_pages_have_each_event_once_though_several_nodes_write() {
 }
 
 #[tokio::test]
+async fn what_happened_to_a_key_is_found_among_very_many_notes_without_reading_them() {
+    let store = Memory::with_clock(begin);
+    let book = book(10_000);
+    // A note for each, as each is a minute after the last.
+    for i in 0..6_000_u64 {
+        let key = if i % 2_000 == 7 { "rare" } else { "often" };
+        tell(&book, i, key, i * 60_000);
+    }
+    book.flush(&store).await.unwrap();
+    let minutes = [4_007, 2_007, 7].map(|minute| minute * 60_000);
+    let rare = Wanted { key: Some("rare"), ..Wanted::all(QUEUE) };
+    let found = page(&store, rare, 10).await.unwrap();
+    assert_eq!((moments(&found), found.next), (minutes.to_vec(), None), "on one page");
+    let (events, _) = latest(&store, rare, 10, READ_BYTES_MAX / 4).await.unwrap();
+    assert_eq!(events.len(), 3, "also with a part of what may be read");
+    let of_job = of_job(&store, QUEUE, job(9)).await.unwrap();
+    assert_eq!(of_job[0]["job_id"], job(9).to_string());
+    // Builds before this one wrote no marks.
+    let marks = store.read_notes(NoteQuery::of("event-of/")).await.unwrap();
+    store.delete_notes(NoteQuery::only(&marks[7].name)).await.unwrap();
+    assert_eq!(pages(&store, rare, 10).await, minutes);
+}
+
+#[tokio::test]
 async fn d14_the_oldest_events_of_a_queue_make_room_and_old_ones_are_forgotten() {
     let store = Memory::with_clock(begin);
     let book = book(1_100);
@@ -133,6 +157,7 @@ async fn d14_the_oldest_events_of_a_queue_make_room_and_old_ones_are_forgotten()
     trim(&store, &limits, end).await.unwrap();
     assert_eq!(left(&store).await, 60 + 60, "an hour's");
     assert!(store.read_notes(names("event/orders-2")).await.unwrap().is_empty());
+    assert_eq!(store.read_notes(names("event-of/")).await.unwrap().len(), 60, "their marks go too");
     assert_eq!(store.read_notes(names("evenu")).await.unwrap().len(), 1);
 }
 

@@ -6,9 +6,12 @@ use seriatim::Timestamp;
 use seriatim::limits::{NOTE_BYTES_MAX, NOTES_MAX};
 use seriatim::store::{NoteQuery, Store};
 
+use crate::app::notes;
 use crate::config::{JOURNAL_BYTES, JOURNAL_RETENTION};
 
 const PREFIX: &str = "event/";
+/// Beside each note, by the same name, what its events are about: see `marks.rs`.
+const MARKS_PREFIX: &str = "event-of/";
 
 /// How much of the events of each queue is kept.
 #[derive(Clone, Debug)]
@@ -36,9 +39,14 @@ pub(super) fn prefix(queue: &str) -> String {
     format!("{PREFIX}{queue}/")
 }
 
+/// The name of the marks of a note, or of a place among the notes.
+pub(super) fn marks_of(name: &str) -> String {
+    format!("{MARKS_PREFIX}{}", name.strip_prefix(PREFIX).unwrap_or(name))
+}
+
 /// How the names of notes begin whose first event is of this time.
 pub(super) fn moment(queue: &str, at: Timestamp) -> String {
-    format!("{}{:016}", prefix(queue), at.as_micros().max(0))
+    prefix(queue) + &notes::moment(at)
 }
 
 /// When the first event of a note was.
@@ -54,20 +62,44 @@ pub(crate) async fn trim(
     now: Timestamp,
 ) -> seriatim::Result<()> {
     let mut from = PREFIX.to_owned();
-    loop {
-        let rest = NoteQuery::new(from..format!("{PREFIX}\x7f"));
-        let first = NoteQuery { rows_max: 1, names_only: true, ..rest };
-        let first = store.read_notes(first).await?.pop();
-        let queue =
-            first.as_ref().and_then(|note| note.name.strip_prefix(PREFIX)?.split('/').next());
-        let Some(queue) = queue else { return Ok(()) };
-        trim_queue(store, queue, limits, now).await?;
-        // `0` comes next after the slash.
-        from = format!("{PREFIX}{queue}0");
+    while let Some(queue) = first_from(store, from).await? {
+        trim_queue(store, &queue, limits, now).await?;
+        from = behind(&queue);
     }
+    Ok(())
 }
 
-/// The same of one queue.
+/// Queues that have events from any process, at most `most`.
+pub(super) async fn queues(store: &dyn Store, most: usize) -> seriatim::Result<Vec<String>> {
+    let (mut queues, mut from) = (Vec::new(), PREFIX.to_owned());
+    while queues.len() < most {
+        let Some(queue) = first_from(store, from).await? else { break };
+        from = behind(&queue);
+        queues.push(queue);
+    }
+    Ok(queues)
+}
+
+/// Whether a queue has events.
+pub(super) async fn has_some(store: &dyn Store, queue: &str) -> seriatim::Result<bool> {
+    Ok(first_from(store, prefix(queue)).await?.is_some_and(|first| first == queue))
+}
+
+/// The queue of the first note from this name on.
+async fn first_from(store: &dyn Store, from: String) -> seriatim::Result<Option<String>> {
+    let rest = NoteQuery::new(from..format!("{PREFIX}\x7f"));
+    let first = NoteQuery { rows_max: 1, names_only: true, ..rest };
+    let first = store.read_notes(first).await?.pop();
+    let queue = first.as_ref().and_then(|note| note.name.strip_prefix(PREFIX)?.split('/').next());
+    Ok(queue.map(str::to_owned))
+}
+
+/// Where the notes of the queues behind this one begin: `0` comes next after the slash.
+fn behind(queue: &str) -> String {
+    format!("{PREFIX}{queue}0")
+}
+
+/// Deletes those of one queue.
 pub(super) async fn trim_queue(
     store: &dyn Store,
     queue: &str,
@@ -89,8 +121,10 @@ pub(super) async fn trim_queue(
         kept.to.clone_from(&last.name);
     }
     let end = kept.to.max(oldest);
-    while store.delete_notes(NoteQuery::new(begin.clone()..end.clone())).await? == NOTES_MAX as u64
-    {
+    // The marks first: events without them are found all the same.
+    for name in [marks_of, str::to_owned] {
+        let old = || NoteQuery::new(name(&begin)..name(&end));
+        while store.delete_notes(old()).await? == NOTES_MAX as u64 {}
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) struct JobInput {
     key: Option<String>,
     /// Any JSON document. Default: null
     payload: Option<Box<RawValue>>,
-    /// The place among the jobs of the key, lowest first. Default: the time of the push
+    /// The place among the jobs of the key, lowest first. Default: the time of the push; in fifo 0
     score: Option<f64>,
     /// The kind of work, for queues with several workers
     task: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct JobInput {
     /// How long a claim lasts without a heartbeat. Default: the queue's
     #[serde(alias = "lease_ttl_sec")]
     lease_ttl: Option<Length>,
-    /// A job that has not started by then is canceled with error `expired`
+    /// A job that has not started by then is cancelled with error `expired`
     expires_at: Option<Time>,
     /// A repeated push with the same queue, key and idempotency key returns the first job
     idempotency_key: Option<String>,
@@ -55,11 +55,11 @@ pub(crate) struct JobInput {
     idempotency_scope: Option<IdempotencyScope>,
     /// Only nodes of this configured name may claim the job
     node: Option<String>,
-    /// Only members of this group may claim the job
+    /// Only nodes and workers of this consumer group may claim the job
     consumer_group: Option<String>,
     /// The group of its key, such as a tenant, in a queue with `groups`
     group: Option<String>,
-    /// Only workers that run this build may claim the job; not together with a group
+    /// Only workers that run this build may claim the job; not together with consumer_group
     build: Option<String>,
     /// Stored and shown
     partition_key: Option<String>,

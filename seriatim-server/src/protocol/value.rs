@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use seriatim::{Payload, Timestamp};
 
 use super::schema::LENGTH_PATTERN;
-use crate::base::time::{self, UNIX_SECONDS_MIN, absolute};
+use crate::base::time::{self, UNIX_SECONDS_MAX, UNIX_SECONDS_MIN, absolute};
 
 /// A point in time: read from RFC 3339 or Unix seconds, written as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,6 +71,9 @@ impl<'de> Deserialize<'de> for AnyTime {
                 Err(de::Error::custom(format!(
                     "is an absolute time, and {seconds} lies long before now; to wait so many seconds write `delay`"
                 )))
+            }
+            Either::Number(seconds) if seconds > UNIX_SECONDS_MAX => {
+                Err(de::Error::custom(time::too_late(seconds)))
             }
             Either::Number(seconds) => Ok(Self::At(Timestamp::from_secs_f64(seconds))),
             Either::Text(text) => match (text.parse::<jiff::Timestamp>(), text.parse()) {
@@ -170,7 +173,7 @@ inline!(Time, generator => {
     match generator.contract().is_serialize() {
         true => text,
         false => json_schema!({ "description": "RFC 3339, or Unix seconds", "anyOf": [
-            text, { "type": "number", "minimum": UNIX_SECONDS_MIN, "maximum": 9e9 },
+            text, { "type": "number", "minimum": UNIX_SECONDS_MIN, "maximum": UNIX_SECONDS_MAX },
         ] }),
     }
 });
@@ -197,5 +200,22 @@ mod tests {
             "{\"b\": 1.0e2, \"a\":12345678901234567890123}"
         );
         assert_eq!(written(b"not \xff json"), "\"not \u{fffd} json\"");
+    }
+
+    /// What is stored in words must be read again, as the times of an operation.
+    #[test]
+    fn a_time_that_can_be_read_can_be_read_as_it_is_written() {
+        let read = |text: &str| serde_json::from_str::<Time>(text);
+        for text in
+            ["1e9", "9e9", "1700000000.25", "\"9999-12-30T22:00:00Z\"", "\"0001-01-01T00:00:00Z\""]
+        {
+            let time = read(text).unwrap();
+            let written = serde_json::to_string(&time).unwrap();
+            assert_eq!(read(&written).unwrap(), time, "{text}: {written}");
+        }
+        for late in ["1700000000000", "1e13", "1e300"] {
+            let why = read(late).unwrap_err().to_string();
+            assert!(why.contains("beyond the year 2255"), "{why}");
+        }
     }
 }

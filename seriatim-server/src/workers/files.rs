@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use seriatim::{
-    Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, engine::Unstartable, store::LaneId,
+    Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, Steps, engine::Unstartable,
+    store::LaneId,
 };
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
@@ -26,6 +27,7 @@ pub(crate) const PIECE_BYTES: usize = 1 << 20;
 const NAME_BYTES_MAX: usize = 255;
 
 const STOPPED: &str = "stopped on request";
+const READ_ONLY: &str = "; under systemd, list the folder in `ReadWritePaths=` of the unit";
 
 /// Why a job of files does not end well.
 #[derive(Debug)]
@@ -43,7 +45,12 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// An error with the file that it is about.
     pub(crate) fn at(path: &Path, error: io::Error) -> Self {
-        let why = format!("{}: {error}", path.display());
+        let hint = match error.kind() {
+            // The unit that we ship lets nodes write to one folder only.
+            io::ErrorKind::ReadOnlyFilesystem => READ_ONLY,
+            _ => "",
+        };
+        let why = format!("{}: {error}{hint}", path.display());
         match error.kind() {
             // A name that is too long does not get shorter.
             io::ErrorKind::InvalidFilename => Self::Bury(why),
@@ -64,6 +71,12 @@ impl<P> FileJob<P> {
     /// Reports the progress of the job.
     pub(crate) fn tell(&self, progress: &impl Serialize) {
         Progress { lane: self.lane, context: self.context.clone() }.tell(progress);
+    }
+
+    /// The steps of its turn.
+    pub(crate) async fn steps(&self) -> Result<Steps, Trouble> {
+        let steps = self.context.steps_of(self.lane).await;
+        steps.map_err(|error| Trouble::Retry(error.to_string()))
     }
 
     /// The same, for a thread of its own.
@@ -227,4 +240,18 @@ pub(crate) fn publish(part: &Path, to: &Path) -> Result<(), Trouble> {
         to.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     };
     steps().map_err(|error| Trouble::at(to, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_only_folder_names_the_setting_of_systemd_that_opens_it() {
+        let error = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+        let Trouble::Retry(why) = Trouble::at(Path::new("/mnt/a"), error) else {
+            panic!("its operator can open it");
+        };
+        assert!(why.starts_with("/mnt/a: ") && why.contains("ReadWritePaths="), "{why}");
+    }
 }

@@ -37,6 +37,8 @@ const GIVEN_UP: &str = "the request was given up";
 pub(crate) struct Webhook {
     client: outgoing::Client,
     settings: HttpSettings,
+    /// Those of the settings.
+    headers: HeaderMap,
 }
 
 /// What one request carries.
@@ -57,10 +59,15 @@ impl Letter<'_> {
 }
 
 impl Webhook {
-    /// Fails when the URL is https and the system has no list of certificate authorities.
+    /// Fails when a header is missing, or when the URL is https and the system has no list of certificate authorities.
     pub(crate) fn new(settings: HttpSettings) -> Result<Arc<Self>, String> {
         let client = outgoing::client(settings.url.scheme_str() == Some("https"))?;
-        Ok(Arc::new(Self { client, settings }))
+        let mut headers = HeaderMap::new();
+        for (name, header) in &settings.headers {
+            let value = header.value().map_err(|why| format!("`headers`: {name}: {why}"))?;
+            headers.insert(name, value);
+        }
+        Ok(Arc::new(Self { client, settings, headers }))
     }
 
     /// Runs one call: its lanes side by side, the jobs of each in order.
@@ -146,7 +153,7 @@ impl Webhook {
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(outgoing::USER_AGENT));
-        headers.extend(self.settings.headers.clone());
+        headers.extend(self.headers.clone());
         for (name, value) in own_headers(letter)? {
             headers.insert(name, value);
         }

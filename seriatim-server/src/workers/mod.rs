@@ -1,6 +1,7 @@
 //! Workers that are other programs, or that come ready-made.
 
 mod answer;
+mod bucket;
 mod call;
 mod command;
 mod ffmpeg;
@@ -26,7 +27,9 @@ mod seats;
 mod steps;
 mod stopped;
 mod supervisor;
+mod target;
 mod told;
+mod upload;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,12 +40,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::base::setup_error::SetupError;
-use crate::config::{Builtin, HttpSettings, Launch, PeriodicConfig, WorkerConfig, WorkerKind};
+use crate::config::{
+    Builtin, HttpSettings, Launch, PeriodicConfig, Replicate, WorkerConfig, WorkerKind,
+};
 use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
 use program::Programs;
 use reload::Watched;
+use replicate::Replicator;
 use seats::Seats;
 use supervisor::Team;
 use told::Told;
@@ -108,7 +114,7 @@ impl Workers {
                 Worker::new(queue, move |batch, context| webhook.clone().run(batch, context))
             }
             WorkerKind::Ffmpeg(worker) => of_files(queue, worker),
-            WorkerKind::Replicate(worker) => of_files(queue, worker),
+            WorkerKind::Replicate(settings) => of_files(queue, replicator(settings)?),
         };
         if let Some(task) = &config.task {
             worker = worker.task(task.as_str());
@@ -209,12 +215,18 @@ pub(crate) fn check(config: &WorkerConfig) -> Result<(), SetupError> {
     // The mode of its queue decides how it sends, not where to.
     match config.kind(Mode::Parallel)? {
         WorkerKind::Http(settings) => webhook(settings).map(drop),
+        WorkerKind::Replicate(settings) => replicator(settings).map(drop),
         _ => Ok(()),
     }
 }
 
 fn webhook(settings: HttpSettings) -> Result<Arc<Webhook>, SetupError> {
     Webhook::new(settings).map_err(|why| SetupError::invalid(format!("builtin = \"http\": {why}")))
+}
+
+fn replicator(settings: Replicate) -> Result<Replicator, SetupError> {
+    let invalid = |why| SetupError::invalid(format!("builtin = \"replicate\": {why}"));
+    Replicator::new(settings).map_err(invalid)
 }
 
 /// The periodic program without it, in the same way as [`rehearsed`].

@@ -1,5 +1,7 @@
-//! The ready-made `replicate` worker: copies a file into several folders, here and on other servers, and makes sure of it.
+//! The ready-made `replicate` worker: copies a file into several folders, here and on other servers, and into buckets, and
+//! makes sure of it.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +10,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use seriatim::Context;
 
+use super::bucket::{Bucket, Object};
 use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, hidden, sha256};
 use super::roots::{Folder, Input};
 use super::rsync::Remote;
-use crate::config::{Replicate, Roots};
+use super::target::on_server;
+use super::upload::{Sums, Upload};
+use crate::config::{Replicate, Roots, Servers};
 
 /// Most targets of one job.
 const TARGETS_MAX: usize = 64;
@@ -35,7 +40,54 @@ struct Told {
     total_bytes: u64,
 }
 
-impl FileWorker for Replicate {
+/// The worker.
+pub(crate) struct Replicator {
+    roots: Roots,
+    servers: Servers,
+    buckets: BTreeMap<String, Bucket>,
+}
+
+/// Where a copy on another server goes to.
+enum Place<'a> {
+    Folder(Remote<'a>),
+    Bucket(Object<'a>),
+}
+
+impl Replicator {
+    /// Fails if the keys of a bucket are missing.
+    pub(crate) fn new(settings: Replicate) -> Result<Self, String> {
+        let Replicate { roots, servers } = settings;
+        let opened = servers.buckets.iter().map(|(name, settings)| {
+            let bucket = Bucket::open(settings);
+            let bucket = bucket.map_err(|why| format!("`servers`: {name}: {why}"))?;
+            Ok::<_, String>((name.clone(), bucket))
+        });
+        let buckets = opened.collect::<Result<_, String>>()?;
+        Ok(Self { roots, servers, buckets })
+    }
+
+    /// None if the target is a folder on this machine.
+    fn elsewhere(&self, target: &Path, file: &Path) -> Option<Result<Place<'_>, Trouble>> {
+        let (folders, buckets) = (&self.servers.folders, &self.buckets);
+        let is_known = |name: &str| folders.contains_key(name) || buckets.contains_key(name);
+        let (name, below) = match on_server(target, is_known)? {
+            Ok(named) => named,
+            Err(wrong) => return Some(Err(wrong)),
+        };
+        if let Some(folder) = folders.get(name) {
+            return Some(Ok(Place::Folder(Remote::new(&self.servers, folder, below))));
+        }
+        let bucket = buckets.get(name)?;
+        let no_text = || {
+            let what = "is not UTF-8, as names in buckets are";
+            Trouble::Bury(format!("{} {what}", file.display()))
+        };
+        let object = file.to_str().ok_or_else(no_text);
+        Some(object.and_then(|file| bucket.object(below, file)).map(Place::Bucket))
+    }
+}
+
+impl FileWorker for Replicator {
     type Payload = Order;
 
     /// A target that fails does not keep the others from their copy.
@@ -49,31 +101,62 @@ impl FileWorker for Replicate {
         let name = order.source.file_name().map(PathBuf::from).ok_or_else(|| {
             Trouble::Bury(format!("{} does not name a file", order.source.display()))
         })?;
-        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        let (mut here, mut servers, mut objects) = (Vec::new(), Vec::new(), Vec::new());
         let mut failures = Failures::default();
         for target in &order.targets {
-            match Remote::of(&self.servers, target) {
-                Some(Ok(remote)) => elsewhere.push(remote),
+            match self.elsewhere(target, &name) {
+                Some(Ok(Place::Folder(remote))) => servers.push(remote),
+                Some(Ok(Place::Bucket(object))) => objects.push(object),
                 Some(Err(wrong)) => failures.add(Err(wrong))?,
                 None => here.push(target.clone()),
             }
         }
-        let mut meter = Meter::new(&source, order.targets.len(), job.progress())?;
+        let hashed = u64::from(!here.is_empty()) + u64::from(!objects.is_empty());
+        let mut meter = Meter::new(&source, order.targets.len(), hashed, job.progress())?;
         if !here.is_empty() {
             let (source, roots) = (source.again()?, self.roots.clone());
             let (name, stop) = (name.clone(), StopSign::default());
             let copying = Copying { source, name, roots, meter, stop, failures };
             (meter, failures) = copying.run_on_a_thread(here, context).await?;
         }
-        for remote in elsewhere {
+        for remote in servers {
             let from = meter.done_bytes;
             let told = |percent| meter.is_at(from, percent);
             let sent = remote.send((&source.file, &source.path), &name, context, told).await;
             failures.add(sent)?;
             meter.is_at(from, 100.0);
         }
+        if !objects.is_empty() {
+            upload(&source, &objects, &job, &mut meter, &mut failures).await?;
+        }
         failures.in_the_end()
     }
+}
+
+/// Copies a file into buckets.
+async fn upload(
+    source: &Input,
+    objects: &[Object<'_>],
+    job: &FileJob<Order>,
+    meter: &mut Meter,
+    failures: &mut Failures,
+) -> Result<(), Trouble> {
+    let source = (&source.file, &*source.path);
+    let sums = Sums::of(source.0, source.1, |bytes| {
+        meter.done_bytes += bytes;
+        meter.tell();
+        if job.context.is_cancelled() { Err(Trouble::Stopped) } else { Ok(()) }
+    })?;
+    let mut steps = job.steps().await?;
+    for (place, object) in objects.iter().enumerate() {
+        let from = meter.done_bytes;
+        let told = |percent| meter.is_at(from, percent);
+        let step = format!("bucket {} of {}", place + 1, job.id);
+        let upload = Upload::new(object, source, &sums);
+        failures.add(upload.run(&mut steps, &step, &job.context, told).await)?;
+        meter.is_at(from, 100.0);
+    }
+    Ok(())
 }
 
 /// What went wrong with targets.
@@ -119,11 +202,17 @@ struct Meter {
 }
 
 impl Meter {
-    fn new(source: &Input, targets: usize, progress: Progress) -> Result<Self, Trouble> {
+    /// `hashed` is how often the source is read for its checksums.
+    fn new(
+        source: &Input,
+        targets: usize,
+        hashed: u64,
+        progress: Progress,
+    ) -> Result<Self, Trouble> {
         let about = source.file.metadata().map_err(|error| Trouble::at(&source.path, error))?;
         let bytes = about.len();
         // Each target is written and read again.
-        let total_bytes = bytes * (1 + 2 * targets as u64);
+        let total_bytes = bytes * (hashed + 2 * targets as u64);
         Ok(Self { bytes, done_bytes: 0, total_bytes, progress })
     }
 

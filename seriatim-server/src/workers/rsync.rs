@@ -3,7 +3,7 @@
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use seriatim::Context;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -14,8 +14,6 @@ use crate::config::Servers;
 
 /// The file that rsync gets as its stdin.
 const SOURCE: &str = "/proc/self/fd/0";
-/// What the other side may read as a pattern of names.
-const PATTERN: [char; 5] = ['*', '?', '[', ']', '\\'];
 /// Where the other side keeps what it has of a file, beside the copy.
 const PARTS: &str = "--partial-dir=.seriatim-part";
 /// After this many seconds of silence a connection counts as broken.
@@ -30,21 +28,9 @@ pub(super) struct Remote<'a> {
 }
 
 impl<'a> Remote<'a> {
-    /// None if the text does not begin with the name of a server and a colon.
-    pub(super) fn of(servers: &'a Servers, target: &Path) -> Option<Result<Self, Trouble>> {
-        let (name, below) = target.to_str()?.split_once(':')?;
-        let base = servers.folders.get(name)?;
-        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        let is_odd = |letter: char| letter.is_control() || PATTERN.contains(&letter);
-        if !Path::new(below).components().all(is_plain) || below.contains(is_odd) {
-            let what = format!(
-                "{}: write {name}:FOLDER, without dots and none of * ? [ ] \\",
-                target.display()
-            );
-            return Some(Err(Trouble::Bury(what)));
-        }
+    pub(super) fn new(servers: &'a Servers, base: &str, below: &str) -> Self {
         let folder = format!("{}/{below}", base.trim_end_matches('/'));
-        Some(Ok(Self { servers, folder: folder.trim_end_matches('/').to_owned() }))
+        Self { servers, folder: folder.trim_end_matches('/').to_owned() }
     }
 
     /// Copies the file there; `told` hears the percentage.
@@ -139,27 +125,5 @@ mod tests {
         assert_eq!(last_percentage(text), Some(50.0));
         assert_eq!(last_percentage("nothing"), None);
         assert_eq!(last_percentage("7000%"), None);
-    }
-
-    #[test]
-    fn a_target_is_a_known_server_and_a_plain_folder() {
-        let folders = [("archive".to_owned(), "b.example:/srv/media/".to_owned())].into();
-        let servers = Servers { folders, ..Servers::default() };
-        let of = |target: &str| Remote::of(&servers, Path::new(target));
-        let folder = |target| of(target).map(|remote| remote.map(|remote| remote.folder).ok());
-        assert_eq!(folder("archive:2026/11"), Some(Some("b.example:/srv/media/2026/11".into())));
-        assert_eq!(folder("archive:"), Some(Some("b.example:/srv/media".into())));
-        for target in [
-            "archive:/etc",
-            "archive:../x",
-            "archive:a/../../x",
-            "archive:a\nb",
-            "archive:w*",
-            "archive:a[1]",
-        ] {
-            assert_eq!(folder(target), Some(None), "{target}");
-        }
-        assert_eq!(folder("other:x"), None);
-        assert_eq!(folder("/mnt/archive"), None);
     }
 }

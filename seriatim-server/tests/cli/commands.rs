@@ -149,11 +149,7 @@ fn the_demo_leaves_a_store_with_trouble_for_the_dashboard() {
         assert!(findings.contains(found), "{found}: {findings}");
     }
     let again = site.run(&["demo", "--keep", "shop"]);
-    assert!(
-        !again.status.success() && text(&again).contains("is there already"),
-        "{}",
-        text(&again)
-    );
+    assert!(!again.status.success() && text(&again).contains("already exists"), "{}", text(&again));
 }
 
 fn write_lines(path: &Path, lines: &[&str]) {
@@ -199,6 +195,17 @@ fn a_claim_is_measured_beside_a_backlog() {
 }
 
 #[test]
+fn pushes_and_turns_of_one_key_are_measured_behind_many() {
+    let site = Site::new("");
+    let output = site.run(&["bench", "--hot", "1000", "--mode", "fifo", "--json"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for figure in ["ratio_p50", "drain_first_tenth_per_s", "drain_last_tenth_per_s"] {
+        assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
+    }
+}
+
+#[test]
 fn the_beginning_of_a_churn_is_compared_with_its_end() {
     let site = Site::new("");
     let output = site.run(&["bench", "--churn", "2s", "--mode", "fifo", "--json"]);
@@ -206,5 +213,18 @@ fn the_beginning_of_a_churn_is_compared_with_its_end() {
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for figure in ["jobs", "last_tenth_per_s", "first_tenth_bytes", "last_tenth_bytes"] {
         assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
+    }
+}
+
+#[test]
+fn bench_has_large_payloads_and_refuses_what_no_queue_has() {
+    let site = Site::new("");
+    let large = ["bench", "--jobs", "20", "--mode", "fifo", "--payload-bytes", "70000"];
+    let output = site.run(&large);
+    assert!(output.status.success(), "{}", text(&output));
+    for (flag, wrong) in [("--keys", "0"), ("--payload-bytes", "4194305")] {
+        let output = site.run(&["bench", "--mode", "fifo", flag, wrong]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(flag), "{}", text(&output));
     }
 }

@@ -1,14 +1,15 @@
 //! The command line at its edges: what is misspelt, what is cut short, what is not text.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Output, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use seriatim::{Client, Job, Queue};
+use seriatim::{Client, Job, Queue, SharedStore};
 
+use crate::faults::Server;
 use crate::hand::Hand;
 use crate::site::{QUEUE, Serving, Site, eventually, kill, text, wait_until};
 
@@ -131,9 +132,13 @@ async fn an_interrupted_push_says_what_is_pushed_and_goes_on_from_there() {
 }
 
 /// A command that sends twenty dead jobs back at this rate, when the first is sent.
-async fn replaying(site: &Site, rate: &str) -> (Serving, seriatim::SharedStore) {
+async fn replaying(site: &Site, rate: &str) -> (Serving, SharedStore) {
+    replaying_in(site.store().await, site, rate).await
+}
+
+async fn replaying_in(store: SharedStore, site: &Site, rate: &str) -> (Serving, SharedStore) {
     let queue = Queue::fifo(QUEUE).max_retries(0);
-    let hand = Hand::new(site.store().await, vec![queue]).await;
+    let hand = Hand::new(store, vec![queue]).await;
     for i in 0..20 {
         hand.push(Job::new(QUEUE, &i).unwrap().key(i.to_string())).await;
     }
@@ -171,6 +176,28 @@ async fn a_command_whose_operation_is_not_done_does_not_say_that_it_succeeded() 
         told.contains("failed") && told.contains("seriatim: ") && told.contains(QUEUE),
         "{told}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_interrupt_ends_a_command_whose_operation_cannot_be_stopped_without_its_store() {
+    let mut server = Server::redis();
+    let site = Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()));
+    let (mut command, store) = replaying_in(server.store().await, &site, "1/h").await;
+    server.stop();
+    drop(store);
+    let interrupt = |command: &Serving| {
+        kill(i32::try_from(command.0.id()).unwrap(), Signal::INT);
+    };
+    interrupt(&command);
+    // It goes on, and says how it can be left.
+    let mut lines = BufReader::new(command.0.stderr.take().unwrap()).lines();
+    let first = lines.find_map(|line| line.ok().filter(|line| line.contains("Ctrl-C again")));
+    assert!(first.unwrap().contains("cannot stop it"));
+    interrupt(&command);
+    assert_eq!(command.0.wait().unwrap().code(), Some(130));
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    let last = rest.last().unwrap();
+    assert!(last.contains("has not ended: a server of the store goes on with it"), "{rest:?}");
 }
 
 #[test]
@@ -384,4 +411,19 @@ async fn e6_the_log_goes_to_a_file_of_limited_size_if_the_configuration_names_on
         let said = refused(&Site::new(config).run(&["serve", "--no-http"]));
         assert!(said.contains(says), "{config}: {said}");
     }
+}
+
+#[tokio::test]
+async fn a_process_goes_on_with_the_history_that_a_killed_one_has_torn() {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\n[[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"true\"]\n"
+    ));
+    std::fs::write(site.path("one.ndjson"), "{\"type\":\"died\",\"at\":1,\"act").unwrap();
+    let pushed = site.run(&["push", QUEUE, "1", "--key", "k"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    let (store, serving) = (site.store().await, site.serve("one.ndjson"));
+    wait_until(&store, |stats| stats.processed == 1).await;
+    serving.stop();
+    let said = text(&site.run(&["check", "one.ndjson"]));
+    assert!(said.contains("deliveries") && said.contains("no violation"), "{said}");
 }

@@ -769,7 +769,7 @@ async fn jobs_that_nobody_reads_take_no_more_memory_than_claims_may() {
     }
     // By now all wait for those who read slowly; who waits too long is refused.
     let answers: Vec<usize> = unread.iter_mut().map(|client| client.answer().len()).collect();
-    assert!(answers[0] > 4_000_000, "{answers:?}");
+    assert!(answers.iter().any(|bytes| *bytes > 4_000_000), "{answers:?}");
     let most = memory(&plant, "VmHWM");
     assert!(most < before + 128, "from {before} to {most} MiB");
 }

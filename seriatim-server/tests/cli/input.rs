@@ -63,3 +63,19 @@ fn an_unknown_key_of_the_configuration_is_named() {
     let said = text(&output);
     assert!(said.contains("line 2") && said.contains("did you mean `concurrency`?"), "{said}");
 }
+
+#[test]
+fn files_of_windows_are_read_with_their_mark_and_their_line_ends() {
+    let site = Site::new(&format!("\u{feff}[queues.{QUEUE}]\r\nmode = \"fifo\"\r\n"));
+    let lines = "\u{feff}{\"key\":\"a\",\"payload\":1}\r\n\r\n{\"key\":\"b\"}\r\n";
+    std::fs::write(site.path("jobs.ndjson"), lines).unwrap();
+    let pushed = text(&site.run(&["push", QUEUE, "--file", "jobs.ndjson"]));
+    assert!(pushed.contains("2 jobs"), "{pushed}");
+    std::fs::write(site.path(".env"), "\u{feff}APP_PORT=7\r\nPG_HOST=\"db\"\r\n").unwrap();
+    let made = text(&site.run(&["import", "dataloader", ".env"]));
+    assert!(made.contains(":7\"") && made.contains("@db:5432/"), "{made}");
+    // Within a file it is no white space.
+    std::fs::write(site.path("jobs.ndjson"), "{\"key\":\"a\"}\n\u{feff}{\"key\":\"b\"}\n").unwrap();
+    let refused = text(&site.run(&["push", QUEUE, "--file", "jobs.ndjson"]));
+    assert!(refused.contains("jobs.ndjson:2: "), "{refused}");
+}

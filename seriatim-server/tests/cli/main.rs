@@ -4,6 +4,7 @@
 mod answers;
 mod bridges;
 mod browser;
+mod bucket;
 mod builtin;
 mod clients;
 mod clock;

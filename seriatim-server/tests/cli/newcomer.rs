@@ -144,10 +144,93 @@ fn one_of_several_payloads_is_named_by_its_place() {
     std::fs::write(site.path("bad.ndjson"), "{\"priority\":\"high\"}\n").unwrap();
     let said = text(&site.run(&["push", "orders", "--file", "bad.ndjson"]));
     assert!(
-        said.contains("bad.ndjson:1: the text \"high\" is given; write a whole number"),
+        said.contains("bad.ndjson:1: priority: the text \"high\" is given; write a whole number"),
         "{said}"
     );
     assert!(said.contains("(nothing was pushed)"), "{said}");
+}
+
+#[test]
+fn a_mistake_in_a_push_is_named_with_what_is_valid_and_creates_no_store() {
+    let site = Site::new("");
+    std::fs::write(site.path("list.ndjson"), "[\"a\"]\n").unwrap();
+    std::fs::write(site.path("key.ndjson"), "{\"key\":5.5}\n").unwrap();
+    std::fs::write(site.path("cut.ndjson"), "{\"key\":\"b\",\n").unwrap();
+    for (arguments, expected) in [
+        (&["{status: paid}"][..], "need double quotes, as in '{\"status\":\"paid\"}'"),
+        (&["{}", "--key", ""], "key: must not be empty"),
+        (&["{}", "--priority", "high"], "write a whole number from 0 to 32767"),
+        (&["{}", "--priority", "-1"], "write a whole number from 0 to 32767"),
+        (&["{}", "--score", "last"], "write a number, as in 7 or -1.5"),
+        (&["--file", "none.ndjson"], "cannot read none.ndjson"),
+    ] {
+        let said = site.run(&[&["push", "orders"], arguments].concat());
+        assert!(!said.status.success() && text(&said).contains(expected), "{}", text(&said));
+        assert!(!site.path("seriatim.db").exists(), "{}", text(&said));
+    }
+    for (file, expected) in [
+        ("list.ndjson", "list.ndjson:1: is not a JSON object"),
+        ("key.ndjson", "key.ndjson:1: key: must be a text or a whole number"),
+        ("cut.ndjson", "cut.ndjson:1: EOF while parsing a value, at column 11"),
+    ] {
+        let said = text(&site.run(&["push", "orders", "--file", file]));
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_dry_run_checks_all_jobs_and_opens_no_store() {
+    let site = Site::new("");
+    std::fs::write(site.path("good.ndjson"), "{\"payload\":1}\n\n{\"key\":\"k\"}\n").unwrap();
+    std::fs::write(site.path("bad.ndjson"), "{\"payload\":1}\n{\"kye\":\"k\"}\n").unwrap();
+    let run = |arguments: &[&str]| {
+        let said = site.run(&[&["push", "orders", "--dry-run"][..], arguments].concat());
+        (said.status.success(), text(&said))
+    };
+    let both = "checked 2 jobs, pushed none\n".to_owned();
+    assert_eq!(run(&["--file", "good.ndjson"]), (true, both.clone()));
+    assert_eq!(run(&["1", "2", "--key", "k"]), (true, both));
+    let (is_right, said) = run(&["--file", "bad.ndjson"]);
+    assert!(!is_right && said.contains("bad.ndjson:2: unknown key `kye`"), "{said}");
+    let (is_right, said) = run(&["--file", "good.ndjson", "--key", ""]);
+    assert!(!is_right && said.contains("good.ndjson:1: key: must not be empty"), "{said}");
+    assert!(!site.path("seriatim.db").exists());
+}
+
+#[tokio::test]
+async fn a_push_may_say_who_takes_the_job_how_often_and_until_when() {
+    let site = Site::new("");
+    std::fs::write(site.path("own.ndjson"), "{\"max_retries\":7,\"node\":\"b\"}\n").unwrap();
+    let flags = [
+        "--max-retries",
+        "2",
+        "--node",
+        "a",
+        "--consumer-group",
+        "eu",
+        "--timeout",
+        "5m",
+        "--expires-in",
+        "1h",
+    ];
+    let given = site.run(&[&["push", "orders", "1"][..], &flags].concat());
+    assert!(given.status.success(), "{}", text(&given));
+    let read = site.run(&[&["push", "orders", "--file", "own.ndjson"][..], &flags].concat());
+    assert!(read.status.success(), "{}", text(&read));
+    let store = site.store().await;
+    let query = seriatim::store::JobQuery::new("orders", seriatim::store::JobState::Queued);
+    let mut told = Vec::new();
+    for job in store.jobs(query).await.unwrap().rows {
+        let options = store.job(job.id).await.unwrap().unwrap().options.unwrap();
+        let left = options.expires_at.unwrap().since(job.id.created_at()).as_secs();
+        assert!((3_590..=3_600).contains(&left), "{left}");
+        assert_eq!(options.consumer_group.as_deref(), Some("eu"));
+        assert_eq!(options.timeout, Some(std::time::Duration::from_secs(300)));
+        told.push((options.max_retries, options.node.clone()));
+    }
+    told.sort();
+    // What a line says itself stands.
+    assert_eq!(told, [(Some(2), Some("a".to_owned())), (Some(7), Some("b".to_owned()))]);
 }
 
 #[test]

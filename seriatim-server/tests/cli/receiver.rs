@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) line: String,
-    headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
     /// The same, of what is no text.
     pub(crate) bytes: Vec<u8>,
@@ -52,10 +52,11 @@ impl Receiver {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Received> {
+pub(crate) fn read(stream: &TcpStream) -> Option<Received> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
+    // Nothing if the connection was only a look whether there is a server.
+    reader.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
     let mut headers = Vec::new();
     loop {
         let mut header = String::new();
@@ -65,7 +66,7 @@ fn read(stream: &TcpStream) -> Option<Received> {
     }
     let (line, body) = (line.trim_end().to_owned(), String::new());
     let mut received = Received { line, headers, body, bytes: Vec::new() };
-    let length = received.header("content-length").parse().ok()?;
+    let length = received.header("content-length").parse().unwrap_or(0);
     reader.take(length).read_to_end(&mut received.bytes).ok()?;
     received.body = String::from_utf8_lossy(&received.bytes).into_owned();
     Some(received)

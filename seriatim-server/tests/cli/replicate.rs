@@ -1,13 +1,15 @@
-//! The ready-made worker that copies files, here and to other servers.
+//! The ready-made worker that copies files, here, to other servers and into buckets.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use seriatim::store::JobState;
 use seriatim_testkit::Rsync;
 use sha2::{Digest, Sha256};
 
+use crate::bucket::{ACCESS_KEY, Bucket, SECRET_KEY, hex, refused};
 use crate::builtin::Ready;
 use crate::site::eventually;
 
@@ -243,4 +245,255 @@ async fn n13_replicate_copies_through_a_remote_shell_and_pauses_without_rsync() 
         .await;
     serving.stop();
     assert_eq!(ready.job(id).await.attempt, 0, "nothing is counted");
+}
+
+/// A site with a worker that copies into a bucket.
+async fn to_bucket(bucket: &Bucket, queue: &str) -> Ready {
+    let ready = Ready::new("fifo", queue, &bucket.worker()).await;
+    ready.write("access.key", ACCESS_KEY);
+    ready.write("secret.key", format!("{SECRET_KEY}\n"));
+    ready
+}
+
+fn sha256(content: &[u8]) -> String {
+    hex(&Sha256::digest(content))
+}
+
+/// Has three parts.
+fn long_film() -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(9);
+    std::iter::repeat_with(|| random.u8(..)).take((17 << 20) + 3).collect()
+}
+
+/// A latch that a request waits for once.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, std::sync::Condvar)>);
+
+impl Gate {
+    fn wait(&self) {
+        let is_open = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
+
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// A bucket whose first request of this kind gets no answer before the gate is open, and then an error.
+fn held_at(what: &'static str) -> (Bucket, Gate) {
+    let (gate, is_first) = (Gate::default(), Mutex::new(true));
+    let held = gate.clone();
+    let bucket = Bucket::start(move |asked| {
+        if asked != what || !std::mem::take(&mut *is_first.lock().unwrap()) {
+            return None;
+        }
+        held.wait();
+        Some(refused("503 Service Unavailable", "SlowDown"))
+    });
+    (bucket, gate)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_into_a_bucket_and_skips_what_is_equal() {
+    let bucket = Bucket::start(|_| None);
+    let ready = to_bucket(&bucket, "").await;
+    let name = "a film's \"cut\" $1 (+ж) 100%&=?#.mp4";
+    ready.write("here/.keep", "");
+    ready.write("empty", "");
+    let serving = ready.serve();
+    let order = json!({"source": name, "targets": ["films:11//b", "here"]});
+    for (content, attempt) in [("a film", 0), ("a film", 1), ("another", 2)] {
+        ready.write(name, content);
+        let job = ready.ends(ready.push("film", order.clone()).await).await;
+        assert_eq!(job.state, JobState::Succeeded, "{attempt}: {job:?}");
+        let object = bucket.object(&format!("2026/11/b/{name}")).unwrap();
+        assert_eq!(object.content, content.as_bytes());
+        assert_eq!(object.sha256, sha256(content.as_bytes()));
+        assert_eq!(ready.read(&format!("here/{name}")), content);
+    }
+    let empty = ready.push("empty", json!({"source": "empty", "targets": ["films:"]})).await;
+    assert_eq!(ready.ends(empty).await.state, JobState::Succeeded);
+    serving.stop();
+    assert_eq!(bucket.object("2026/empty").unwrap().content, b"");
+    let puts = bucket.asked().into_iter().filter(|asked| asked == "put").count();
+    assert_eq!(puts, 3, "the equal copy was not sent again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_goes_on_after_a_crash_with_the_parts_that_the_bucket_has() {
+    let (bucket, gate) = held_at("part 3");
+    let ready = to_bucket(&bucket, "").await;
+    let film = long_film();
+    ready.write("film.mp4", &film);
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let serving = ready.serve();
+    let reported = async || {
+        let job = ready.job(id).await;
+        let is_held = bucket.asked().iter().any(|asked| asked == "part 3");
+        // Hashed once, and two of three parts.
+        is_held && job.progress.is_some_and(|text| text.contains("\"percent\":96.0"))
+    };
+    eventually("the last part is under way", reported).await;
+    serving.kill();
+    gate.open();
+    let serving = ready.serve();
+    let job = ready.ends(id).await;
+    serving.stop();
+    assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+    let object = bucket.object("2026/film.mp4").unwrap();
+    assert!(object.content == film);
+    assert_eq!(object.sha256, sha256(&film));
+    let asked = bucket.asked();
+    let once = ["head", "begin", "part 1", "part 2", "part 3"];
+    let again = ["head", "list", "part 3", "complete", "head"];
+    assert_eq!(asked, [&once[..], &again].concat());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_sends_another_content_from_its_beginning_and_forgets_the_old_parts() {
+    let (bucket, gate) = held_at("part 2");
+    let ready = to_bucket(&bucket, "").await;
+    let mut film = long_film();
+    ready.write("film.mp4", &film);
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let serving = ready.serve();
+    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 2");
+    eventually("a part is under way", is_held).await;
+    serving.kill();
+    gate.open();
+    film[0] ^= 1;
+    ready.write("film.mp4", &film);
+    let serving = ready.serve();
+    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    assert!(bucket.object("2026/film.mp4").unwrap().content == film);
+    assert!(bucket.asked().iter().any(|asked| asked == "abort"), "{:?}", bucket.asked());
+    assert_eq!(bucket.uploads(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_tries_a_bucket_again_and_publishes_no_spoiled_part() {
+    let failures = Mutex::new(vec![
+        ("complete", refused("200 OK", "InternalError")),
+        ("part 2", refused("503 Service Unavailable", "SlowDown")),
+        ("begin", refused("500 Internal Server Error", "InternalError")),
+    ]);
+    let bucket = Bucket::start(move |asked| {
+        let mut failures = failures.lock().unwrap();
+        failures.pop_if(|(what, _)| *what == asked).map(|(_, answer)| answer)
+    });
+    let ready = to_bucket(&bucket, "").await;
+    ready.write("film.mp4", long_film());
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let serving = ready.serve();
+    let job = ready.ends(id).await;
+    serving.stop();
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 4), "{job:?}");
+    let asked = bucket.asked();
+    let count = |what: &str| asked.iter().filter(|asked| *asked == what).count();
+    assert_eq!((count("begin"), count("part 1"), count("part 3")), (2, 1, 1), "{asked:?}");
+    assert_eq!(count("list"), 3, "two parts are a page: {asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_sends_all_parts_again_if_the_bucket_has_spoiled_one() {
+    let (bucket, gate) = held_at("part 3");
+    let ready = to_bucket(&bucket, "").await;
+    let film = long_film();
+    ready.write("film.mp4", &film);
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let serving = ready.serve();
+    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 3");
+    eventually("the last part is under way", is_held).await;
+    bucket.spoil(1);
+    gate.open();
+    let job = ready.ends(id).await;
+    serving.stop();
+    // The last part was refused, then all of them.
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 3), "{job:?}");
+    assert!(bucket.object("2026/film.mp4").unwrap().content == film);
+    assert_eq!(bucket.uploads(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_leaves_no_parts_of_a_cancelled_job_and_those_of_a_stopped_one() {
+    let (bucket, gate) = held_at("part 2");
+    let ready = to_bucket(&bucket, "").await;
+    ready.write("film.mp4", long_film());
+    let order = json!({"source": "film.mp4", "targets": ["films:"]});
+    let id = ready.push("film", order.clone()).await;
+    let serving = ready.serve();
+    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 2");
+    eventually("a part is under way", is_held).await;
+    ready.cancel(id).await;
+    assert_eq!(ready.ends(id).await.state, JobState::Canceled);
+    serving.stop();
+    gate.open();
+    assert_eq!(bucket.uploads(), 0, "{:?}", bucket.asked());
+
+    let (bucket, gate) = held_at("part 2");
+    let ready = to_bucket(&bucket, "").await;
+    ready.write("film.mp4", long_film());
+    let id = ready.push("film", order).await;
+    let serving = ready.serve();
+    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 2");
+    eventually("a part is under way", is_held).await;
+    serving.stop();
+    gate.open();
+    assert_eq!((ready.job(id).await.state, bucket.uploads()), (JobState::Queued, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_says_what_a_bucket_refuses_and_never_a_key_or_a_signature() {
+    let bucket = Bucket::start(|_| None);
+    let careless = Bucket::start(|asked| {
+        let answer = crate::receiver::answer("200 OK", "etag: \"x\"\r\n", "");
+        (asked == "put").then_some(answer)
+    });
+    for (bucket, secret, error) in [
+        (
+            &bucket,
+            "not the secret key",
+            "the server answered 403 Forbidden: SignatureDoesNotMatch: It is refused.",
+        ),
+        (&careless, SECRET_KEY, "the server does not compare SHA-256 checksums"),
+    ] {
+        let ready = to_bucket(bucket, "max_retries = 0").await;
+        ready.write("secret.key", secret);
+        ready.write("film.mp4", "a film");
+        ready.write("here/.keep", "");
+        let serving = ready.serve();
+        let order = json!({"source": "film.mp4", "targets": ["films:11", "here"]});
+        let id = ready.push("film", order).await;
+        ready.fails(id, error).await;
+        ready.fails(id, "/my-films/2026/11/film.mp4: ").await;
+        assert_eq!(ready.read("here/film.mp4"), "a film");
+        for (targets, error) in [
+            (json!(["films:../b"]), "films:../b: write films:FOLDER, without dots"),
+            (json!([format!("films:{}", "x/".repeat(520))]), "at most 1024"),
+        ] {
+            let id = ready.push(error, json!({"source": "film.mp4", "targets": targets})).await;
+            ready.fails(id, error).await;
+        }
+        serving.stop();
+        let said = format!("{}{:?}", ready.log(), ready.job(id).await);
+        assert!(!said.contains(secret) && !said.contains("Signature="), "{said}");
+    }
+    let nowhere = "builtin = \"replicate\"\nroots = [\".\"]\n[workers.servers.films]\ns3 = \"http://127.0.0.1:1/b\"\n\
+                   region = \"x\"\naccess_key = { file = \"a\" }\nsecret_key = { file = \"b\" }";
+    let ready = Ready::new("fifo", "max_retries = 0", nowhere).await;
+    ready.write("film.mp4", "a film");
+    let refused = ready.site.run(&["config", "check"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let wanted = "`servers`: films: `access_key`: cannot read a: No such file";
+    assert!(!refused.status.success() && said.contains(wanted), "{said}");
+    ready.write("a", "x");
+    ready.write("b", "y");
+    let serving = ready.serve();
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    ready.fails(id, "http://127.0.0.1:1/b/film.mp4: ").await;
+    ready.fails(id, "onnection refused").await;
+    serving.stop();
 }

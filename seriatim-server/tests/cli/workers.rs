@@ -142,7 +142,7 @@ async fn n6_a_cancelled_command_that_ignores_it_is_killed() {
     assert_eq!((stats.processed, stats.failed, stats.dead), (0, 0, 0));
     serving.stop();
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
-    let end = "1 call: 0 jobs processed; turns: 0 done, 0 failed, 1 canceled or expired";
+    let end = "1 call: 0 jobs processed; turns: 0 done, 0 failed, 1 cancelled or expired";
     assert!(log.contains(end) && !log.contains("tried again"), "{log}");
 }
 

@@ -300,16 +300,12 @@ impl History {
         self.events.push(event);
     }
 
-    /// Reads JSON lines. An incomplete last line is counted and skipped; any other unreadable line is an error that
-    /// names it.
+    /// Reads JSON lines. An incomplete line is counted and skipped: its writer was killed, and another one may have gone on
+    /// behind it. Any other unreadable line is an error that names it.
     pub fn read(&mut self, reader: impl BufRead, name: &str) -> Result<(), HistoryError> {
-        let mut pending: Option<(HistoryError, bool)> = None;
         // Split bytes: a writer can be killed in the middle of a character.
         for (i, line) in reader.split(b'\n').enumerate() {
             let at = i as u64 + 1;
-            if let Some((error, _)) = pending.take() {
-                return Err(error);
-            }
             let wrong = |message: String| HistoryError::new(name, at, message);
             let line = line.map_err(|e| wrong(format!("cannot be read: {e}")))?;
             if line.len() > LINE_BYTES_MAX {
@@ -320,21 +316,15 @@ impl History {
             }
             match serde_json::from_slice(&line) {
                 Ok(event) => self.events.push(event),
+                Err(e) if e.is_eof() => self.torn += 1,
                 Err(e) => {
                     let text = one_line(&e.to_string());
                     let text = cut_middle(&text, QUOTED_BYTES_MAX);
-                    pending = Some((wrong(format!("is not an event: {text}")), e.is_eof()));
+                    return Err(wrong(format!("is not an event: {text}")));
                 }
             }
         }
-        match pending {
-            Some((error, false)) => Err(error),
-            Some(_) => {
-                self.torn += 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// All events, in the order in which they were added.

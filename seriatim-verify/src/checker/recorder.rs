@@ -32,11 +32,12 @@ impl<W: Write + Send + 'static> Recorder<W> {
         Self { actor: actor.into(), out: self.out.clone() }
     }
 
-    /// Records an event. A write error is logged, and the history is judged as torn.
+    /// Records an event, in one write: so several processes may append to one file. A write error is logged, and the history
+    /// is judged as torn.
     pub fn record(&self, event: &Event) {
-        let mut out = lock(&self.out);
-        let written = serde_json::to_writer(&mut *out, event).map_err(std::io::Error::from);
-        if let Err(error) = written.and_then(|()| out.write_all(b"\n")) {
+        let line = serde_json::to_string(event).map_err(std::io::Error::from);
+        let written = line.and_then(|line| lock(&self.out).write_all((line + "\n").as_bytes()));
+        if let Err(error) = written {
             tracing::error!(%error, "the history cannot be written");
         }
     }

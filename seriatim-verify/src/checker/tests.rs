@@ -301,11 +301,15 @@ fn read(lines: &str) -> Result<History, HistoryError> {
 }
 
 #[test]
-fn a_torn_last_line_is_counted_and_any_other_is_named() {
+fn a_torn_line_is_counted_and_any_other_is_named() {
     let whole = r#"{"type":"died","at":1,"actor":"a"}"#;
-    let torn = format!("{whole}\n{}", &whole[..20]);
-    assert_eq!(read(&torn).unwrap().torn_lines(), 1);
-    let error = read(&format!("{}\n{whole}", &whole[..20])).unwrap_err().to_string();
+    // It ends within a name, so what is written behind it on the same line is no JSON.
+    let half = &whole[..18];
+    for torn in [format!("{whole}\n{half}"), format!("{half}\n{whole}\n")] {
+        let history = read(&torn).unwrap();
+        assert_eq!((history.torn_lines(), history.events().len()), (1, 1), "{torn}");
+    }
+    let error = read(&format!("{half}{whole}")).unwrap_err().to_string();
     assert!(error.starts_with("test.log:1: is not an event"), "{error}");
     let unknown = read("{\"type\":\"nonsense\"}").unwrap_err().to_string();
     assert!(unknown.contains("nonsense"), "{unknown}");
@@ -478,6 +482,27 @@ impl std::io::Write for Written {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// Takes whole lines.
+struct Whole;
+
+impl std::io::Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        assert!(bytes.starts_with(b"{") && bytes.ends_with(b"}\n"), "{bytes:?}");
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn each_event_is_one_write_so_that_processes_may_share_a_file() {
+    let recorder = Recorder::new("a", Whole);
+    recorder.died("b");
+    recorder.queue(&Queue::fifo("q".repeat(100)));
 }
 
 #[tokio::test]

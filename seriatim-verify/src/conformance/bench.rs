@@ -1,5 +1,6 @@
 //! A store under test, with its own clock and short names for operations.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use seriatim::{
     ErrorKind, Job, JobId, Mode, Outcome, Queue, SharedStore, Timestamp,
     store::{NodeId, Settlement, Turn, Verdict, plan},
 };
+
+use super::case::SEQUENCES;
 
 /// The lease of claims in the cases.
 pub(super) const LEASE: Duration = Duration::from_secs(60);
@@ -21,6 +24,8 @@ pub struct Bench {
     pub now: Timestamp,
     pub node: NodeInfo,
     queues: Vec<Queue>,
+    /// The random sequences to run.
+    pub(super) sequences: Range<u64>,
 }
 
 impl Bench {
@@ -29,7 +34,8 @@ impl Bench {
         store.migrate().await.expect("the store migrates");
         let node = NodeInfo::new("node-1".into(), LEASE);
         let now = Timestamp::from_micros(1_700_000_000_000_000);
-        let mut bench = Self { store, now, node, queues: Vec::new() };
+        let (queues, sequences) = (Vec::new(), 0..SEQUENCES);
+        let mut bench = Self { store, now, node, queues, sequences };
         bench.beat().await;
         bench
     }

@@ -10,7 +10,7 @@ use super::case::{Case, listed};
 
 pub(super) fn cases() -> Vec<Case> {
     listed![
-        l1_a_busy_key_cannot_be_claimed,
+        l1_d7_a_busy_key_cannot_be_claimed,
         a_key_stands_in_a_batch_once,
         l2_lanes_are_taken_by_priority_then_due_then_age,
         s3_a_scheduled_job_is_not_claimed_before_its_time,
@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn l1_a_busy_key_cannot_be_claimed(mut bench: Bench) {
+async fn l1_d7_a_busy_key_cannot_be_claimed(mut bench: Bench) {
     for mode in [Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
         bench.declare(Queue::new(mode.as_str(), mode)).await;
         let push = |tag: &str| Job::new(mode.as_str(), &tag).unwrap().key("k");

@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn cases() -> Vec<Case> {
     listed![
-        d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
+        d8_n8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
         a_heartbeat_extends_all_claims_of_a_node,
         a_node_declared_dead_stays_dead,
         what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once,
@@ -44,7 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off(mut bench: Bench) {
+async fn d8_n8_an_expired_claim_is_taken_over_and_its_holder_fenced_off(mut bench: Bench) {
     for mode in Mode::ALL {
         bench.declare(Queue::new("q", mode)).await;
         let job = if mode.is_keyed() { job("a") } else { loose("a") };

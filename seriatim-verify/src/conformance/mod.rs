@@ -39,7 +39,7 @@ mod windows;
 mod witness;
 
 pub use bench::Bench;
-pub use case::{Case, Factory};
+pub use case::{Case, Factory, SEQUENCES};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {

@@ -42,8 +42,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_job_that_was_tried_expires_no_more,
         a_job_that_was_only_claimed_still_expires,
         a_requeued_job_does_not_expire_even_if_it_died_untried,
-        finished_jobs_are_swept_after_their_retention,
-        s6_dead_jobs_are_swept_by_age_and_by_number,
+        n8_finished_jobs_are_swept_after_their_retention,
+        s6_n8_dead_jobs_are_swept_by_age_and_by_number,
         a_sweep_has_a_limit_and_says_so,
         a_role_has_one_leader_at_a_time,
         a_command_reaches_its_node,
@@ -630,7 +630,7 @@ async fn a_requeued_job_does_not_expire_even_if_it_died_untried(mut bench: Bench
     assert!(turn.jobs.iter().all(|job| !job.has_expired(bench.now)), "all are handed over");
 }
 
-async fn finished_jobs_are_swept_after_their_retention(mut bench: Bench) {
+async fn n8_finished_jobs_are_swept_after_their_retention(mut bench: Bench) {
     bench.declare(Queue::fifo("q").retain_completed(WAIT)).await;
     let id = bench.push(job("a")).await.job_id;
     let turn = bench.one().await;
@@ -646,7 +646,7 @@ async fn finished_jobs_are_swept_after_their_retention(mut bench: Bench) {
     assert_eq!(bench.find(id).await, None);
 }
 
-async fn s6_dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
+async fn s6_n8_dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
     let mut queue = Queue::parallel("q");
     (queue.retain_dead, queue.retain_dead_max) = (WAIT, 2);
     bench.declare(queue).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use seriatim::store::PushStatus::{Duplicate, Merged, Queued};
-use seriatim::store::{Claim, Declaration, Past, QueueStats};
+use seriatim::store::{Claim, Declaration, Declare, Past, QueueStats};
 use seriatim::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 
 use super::bench::*;
@@ -35,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_large_batch_arrives_in_order,
         a_contradicting_definition_is_refused,
         an_undeclared_queue_may_be_declared_while_nothing_runs,
+        a_declared_queue_keeps_its_definition_when_only_new_ones_are_declared,
         a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival,
         what_becomes_of_a_declaration_is_foretold,
         who_declares_a_queue_claims_nothing_from_one_that_a_push_made,
@@ -323,6 +324,33 @@ async fn a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival(mut be
     bench.push(job("older, from elsewhere").run_in(WAIT).past(past)).await;
     bench.declare(Queue::accumulate("q")).await;
     assert_eq!(bench.one().await.jobs.len(), 2, "due with the first that arrived");
+}
+
+async fn a_declared_queue_keeps_its_definition_when_only_new_ones_are_declared(mut bench: Bench) {
+    let declared = Queue::fifo("declared").max_retries(1);
+    bench.declare(declared.clone()).await;
+    bench.push(Job::new("pushed", &1).unwrap().key("k")).await;
+    bench.push(Job::new("same", &1).unwrap().key("k")).await;
+    let new = [
+        Queue::accumulate("declared"),
+        Queue::fifo("pushed").max_retries(2),
+        Queue::exclusive("same"),
+        Queue::parallel("unknown").max_retries(2),
+    ];
+    let others = new.clone().map(|queue| queue.max_retries(3));
+    // The second time there is none that is new.
+    for queues in [new.clone(), others] {
+        let request = Declare { now: Some(bench.now), queues: queues.into() };
+        bench.store.declare_new(request).await.unwrap();
+    }
+    let views = bench.store.queues().await.unwrap().into_iter();
+    let views: Vec<(Queue, bool)> = views.map(|view| (view.queue, view.declared)).collect();
+    let [_, pushed, same, unknown] = new.map(|queue| (queue, true));
+    assert_eq!(views, [(declared, true), pushed, same, unknown]);
+    let request = Claim { queue: "pushed".into(), declared: true, ..bench.claim_request("q", 10) };
+    assert_eq!(bench.claimed(request).await.turns.len(), 1, "its job was kept");
+    let invalid = Declare { now: None, queues: vec![Queue::parallel("loose").take(3)] };
+    refused(bench.store.declare_new(invalid).await, ErrorKind::Invalid, "queues[0].take");
 }
 
 /// A queue as a push created it (`None`) or as declared: empty, with jobs, or with a running one.

@@ -17,13 +17,13 @@ use seriatim::{
 };
 
 use super::bench::{Bench, LEASE, failure, loose};
-use super::case::{Case, listed};
+use super::case::{Case, SEQUENCES, listed};
 
 /// Operations in one sequence.
 const STEPS: usize = 120;
-/// Sequences per case. They take long on a server; after a change of its store, run a hundred. What a job does when its
-/// retries are used up, and whether it is kept, follows from the seed: cases with actions begin at another one.
-const SEEDS: u64 = 3;
+/// Upper and lower case, accents and punctuation: by bytes their order is another one than in a locale. Where there are groups,
+/// each has another one, or none, except for the first and the last.
+const KEYS: [&str; 4] = ["Bob", "alma", "zo-o", "élan"];
 
 pub(super) fn cases() -> Vec<Case> {
     let mut all = listed![
@@ -175,9 +175,13 @@ fn shared_out(queue: Queue, rng: &mut Rng) -> Queue {
     queue
 }
 
-/// The seeds in `SERIATIM_SEED`: one, as in `7`, or several, as in `0..100`. A few from `first` on if unset.
-fn seeds(first: u64) -> Range<u64> {
-    let Ok(named) = std::env::var("SERIATIM_SEED") else { return first..first + SEEDS };
+/// The seeds in `SERIATIM_SEED`: one, as in `7`, or several, as in `0..100`. If unset, those of the case's sequences: what a job
+/// does when its retries are used up, and whether it is kept, follows from the seed, so cases with actions have others.
+fn seeds(sequences: &Range<u64>, actions: bool) -> Range<u64> {
+    let Ok(named) = std::env::var("SERIATIM_SEED") else {
+        let first = if actions { SEQUENCES } else { 0 };
+        return first + sequences.start..first + sequences.end;
+    };
     let number =
         |text: &str| text.parse::<u64>().expect("SERIATIM_SEED is a number, or two as in 0..100");
     match named.split_once("..") {
@@ -187,7 +191,7 @@ fn seeds(first: u64) -> Range<u64> {
 }
 
 async fn compare(bench: Bench, queue: &dyn Fn(&mut Rng) -> Queue, actions: bool) {
-    for seed in seeds(if actions { SEEDS } else { 0 }) {
+    for seed in seeds(&bench.sequences, actions) {
         let model = Bench::new(Arc::new(Memory::new())).await;
         let mut rng = Rng::with_seed(seed);
         let mut pair = Pair::new(model, bench.store.clone(), seed, queue(&mut rng)).await;
@@ -307,7 +311,7 @@ impl Pair {
         let mut job = loose(&format!("v{}", rng.u32(0..5)));
         job.queue.clone_from(&self.queue.name);
         if self.queue.mode.is_keyed() {
-            job = job.key(format!("key {}", rng.u32(0..4)));
+            job = job.key(random_key(rng));
         }
         if self.queue.groups.is_some() {
             job = with_group(job, rng);
@@ -617,9 +621,7 @@ impl Pair {
         let (queue, lanes_max) = (self.queue.name.clone(), rng.usize(1..4));
         let claims = match rng.bool() {
             true => ClaimSelection::Queue(queue.into()),
-            false => {
-                ClaimSelection::Key { queue: queue.into(), key: format!("key {}", rng.u32(0..4)) }
-            }
+            false => ClaimSelection::Key { queue: queue.into(), key: random_key(rng) },
         };
         let mut released = Vec::new();
         for bench in [&mut self.model, &mut self.real] {
@@ -671,7 +673,7 @@ impl Pair {
         let lanes = match rng.u8(0..4) {
             0 => LaneSelection::Failed,
             1 if action != Delete => LaneSelection::All,
-            _ => LaneSelection::Key(format!("key {}", rng.u32(0..4))),
+            _ => LaneSelection::Key(random_key(rng)),
         };
         let mut counts = Vec::new();
         for bench in [&self.model, &self.real] {
@@ -727,6 +729,10 @@ impl Pair {
         let mine = stats.into_iter().find(|stats| *stats.queue == self.queue.name);
         mine.expect("the queue is there")
     }
+}
+
+fn random_key(rng: &mut Rng) -> String {
+    KEYS[rng.usize(..KEYS.len())].to_owned()
 }
 
 /// Of a group, or of none: for each key always the same.

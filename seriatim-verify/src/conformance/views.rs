@@ -2,7 +2,7 @@
 
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::*;
-use seriatim::{ErrorKind, Exhaustion, Job, Mode, Outcome, Queue};
+use seriatim::{ErrorKind, Exhaustion, Job, JobId, Mode, Outcome, Queue};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         dead_jobs_are_listed_by_key_and_by_time,
         a_listing_of_lanes_goes_on_behind_a_row_that_is_gone,
         a_listing_of_jobs_goes_on_behind_a_row_that_is_gone,
+        a_page_starts_behind_any_row_by_its_time,
         numbers_follow_what_happens,
         lag_is_the_age_of_the_oldest_due_lane,
         n9_nodes_are_listed_with_their_state,
@@ -681,6 +682,48 @@ async fn a_listing_of_jobs_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
         for id in wanted {
             bench.forget(id).await;
         }
+    }
+}
+
+async fn a_page_starts_behind_any_row_by_its_time(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    // Three have one time.
+    let job = |i: u32| loose(&i.to_string()).key(format!("k{i}")).run_in(WAIT * (i / 3));
+    bench.push_all((0..9).map(job).collect()).await;
+    let by_due = LaneQuery { rows_max: 100, ..all_lanes(LaneOrder::Due) };
+    let lanes = bench.store.lanes(by_due.clone()).await.unwrap().rows;
+    assert_eq!(lanes.len(), 9);
+    for (i, lane) in lanes.iter().enumerate() {
+        let before_all = LaneId { shard: 0, number: 0, ..lane.lane };
+        let of_time = lanes.iter().position(|other| other.due == lane.due).unwrap();
+        for (place, begin) in [(lane.lane, i + 1), (before_all, of_time)] {
+            let behind = lane.due.map(|due| (due, place));
+            let page = bench.store.lanes(LaneQuery { behind, ..by_due.clone() }).await.unwrap();
+            assert_eq!(page.rows, lanes[begin..], "{place}");
+        }
+        let behind = lane.due.map(|due| (due, lane.lane));
+        let by_age = LaneQuery { behind, ..all_lanes(LaneOrder::Age) };
+        refused(bench.store.lanes(by_age).await, ErrorKind::Invalid, "behind");
+    }
+    bench.pass(WAIT * 3);
+    for (i, turn) in bench.claim(9).await.iter().enumerate() {
+        bench.end(turn, Outcome::Bury { error: "hopeless".into() }).await;
+        bench.pass(WAIT * (i as u32 % 3 / 2));
+    }
+    let order = JobOrder::UpdatedAt;
+    let newest = JobQuery { order, ..JobQuery::new("q", JobState::Dead) };
+    let jobs = bench.store.jobs(newest.clone()).await.unwrap().rows;
+    assert_eq!(jobs.len(), 9);
+    for (i, job) in jobs.iter().enumerate() {
+        let of_time = jobs.iter().position(|other| other.finished_at == job.finished_at).unwrap();
+        for (place, begin) in [(job.id, i + 1), (JobId::from_bytes([0; 16]), of_time)] {
+            let behind = job.finished_at.map(|at| (at, place));
+            let page = bench.store.jobs(JobQuery { behind, ..newest.clone() }).await.unwrap();
+            assert_eq!(page.rows, jobs[begin..], "{place}");
+        }
+        let behind = job.finished_at.map(|at| (at, job.id));
+        let by_key = JobQuery { behind, order: JobOrder::Key, ..newest.clone() };
+        refused(bench.store.jobs(by_key).await, ErrorKind::Invalid, "behind");
     }
 }
 

@@ -293,6 +293,9 @@ fn rng_part(place: usize) -> f64 {
     1.0 / (place + 2) as f64
 }
 
+const SCHEDULERS: [Scheduler; 4] =
+    [Scheduler::Lag, Scheduler::Seq, Scheduler::Weighted, Scheduler::Strict];
+
 fn node(rng: &mut Rng, place: usize, lease: Duration, queues: usize) -> NodePlan {
     let heartbeat = lease / rng.u32(4..8);
     NodePlan {
@@ -305,7 +308,7 @@ fn node(rng: &mut Rng, place: usize, lease: Duration, queues: usize) -> NodePlan
         prefetch_max: *rng.choice(&[0, 3, 20, 1_000]).unwrap_or(&0),
         shutdown_timeout: secs(rng, 0, 15),
         cancel_grace: Duration::from_millis(rng.u64(0..5_000)),
-        scheduler: if rng.bool() { Scheduler::Lag } else { Scheduler::Seq },
+        scheduler: *rng.choice(&SCHEDULERS).unwrap_or(&Scheduler::Lag),
         limit: rng.bool().then(|| rng.usize(1..=3)),
         queues: if place == 0 || rng.bool() { queues } else { rng.usize(1..=queues) },
         observed: rng.bool(),

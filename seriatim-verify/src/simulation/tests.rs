@@ -85,7 +85,7 @@ fn every_defect_of_the_runtime_is_found_within_a_hundred_seeds() {
     for mutant in Mutant::ALL {
         let options = Options { mutant: Some(mutant), ..Options::new(Mode::Liveness) };
         let is_found = |seed| run(seed, &options).failure.is_some_and(|f| f.starts_with("stuck"));
-        assert!((0..100).any(is_found), "{mutant:?}");
+        assert!((100..200).any(is_found), "{mutant:?}");
     }
 }
 

@@ -75,6 +75,10 @@ impl Wrapper for Full {
         self.fill(|| self.inner.declare(request.clone())).await
     }
 
+    async fn declare_new(&self, request: Declare) -> Result<(), Error> {
+        self.fill(|| self.inner.declare_new(request.clone())).await
+    }
+
     async fn push(&self, request: Push) -> Result<Vec<Pushed>, Error> {
         self.fill(|| self.inner.push(request.clone())).await
     }

@@ -25,6 +25,9 @@ pub struct Capabilities {
     /// Whether jobs can belong to batches: see [`Batches`](crate::store::Batches). A push that names one elsewhere is
     /// `Invalid`.
     pub batches: bool,
+    /// Whether finished jobs are listed newest first, or those of a time, without reading all that the queue keeps; dead ones
+    /// are on every store.
+    pub finished_by_time: bool,
 }
 
 /// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].

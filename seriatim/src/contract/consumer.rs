@@ -20,7 +20,7 @@ pub trait Consumer: Send + Sync {
     /// - A lane that is claimed, held, paused, not due, or empty is never claimed; nor is a lane of a paused queue.
     /// - Lanes come in the order (priority, due, age), at most `lanes_max`, at most `crashed_max` of them with
     ///   earlier crashes.
-    /// - A lane routed to another node or group is not claimed.
+    /// - A lane routed to another node or consumer group is not claimed.
     /// - In a queue with groups, these take turns instead: each gives as many lanes as its weight, in the order
     ///   (priority, due, age), and the next claim continues where this one ended. A group without a claimable lane is
     ///   skipped.
@@ -109,7 +109,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and groups.
+    /// A claim of at most `lanes_max` lanes, also of those with earlier crashes, by a node without a name and consumer groups.
     /// Its payloads are not limited, its turns follow the queue's settings, the queue need not be declared, and it
     /// cannot be given up.
     pub fn new(
@@ -215,7 +215,7 @@ impl Settle {
         Self { turns, ..Self::default() }
     }
 
-    /// Refuses a batch that is too large or names a turn twice, and a result that is too long.
+    /// Refuses a request that is too large or names a turn twice, and a result that is too long.
     pub(crate) fn validate(&self) -> Result<()> {
         let turns = self.turns.len();
         if turns > SETTLE_TURNS_MAX {

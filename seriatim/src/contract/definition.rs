@@ -141,7 +141,7 @@ impl Undeclared {
 /// Declares queues: together if the store accepts them all, otherwise one by one. Fails if one was declared in
 /// another mode before. Returns the queues that a push created and that cannot be converted now.
 ///
-/// With `keep`, a queue that was declared before keeps its settings.
+/// With `keep`, a queue that is declared keeps its settings, also if that happens at this moment.
 pub async fn declare_each(
     store: &dyn Store,
     queues: &[Queue],
@@ -162,16 +162,19 @@ pub async fn declare_each(
     if asked.is_empty() {
         return Ok(Vec::new());
     }
+    let declare = async |queues| {
+        let request = Declare { now: None, queues };
+        if keep { store.declare_new(request).await } else { store.declare(request).await }
+    };
     let together: Vec<Queue> = asked.iter().copied().cloned().collect();
-    match store.declare(Declare { now: None, queues: together.clone() }).await {
+    match declare(together.clone()).await {
         Err(error) if error.kind() == ErrorKind::Conflict => {}
         Err(error) => return Err(error.naming_queues(together.iter().map(|queue| &*queue.name))),
         Ok(()) => return Ok(Vec::new()),
     }
     let mut undeclared = Vec::new();
     for queue in asked {
-        let alone = Declare { now: None, queues: vec![queue.clone()] };
-        let Err(error) = store.declare(alone).await else { continue };
+        let Err(error) = declare(vec![queue.clone()]).await else { continue };
         let error = error.naming_queues([&*queue.name]);
         if error.kind() != ErrorKind::Conflict {
             return Err(error);

@@ -115,7 +115,7 @@ pub struct NodeInfo {
     pub version: String,
     /// The queues that it works on.
     pub queues: Vec<String>,
-    /// The consumer groups whose jobs it takes, besides jobs without a group.
+    /// The consumer groups whose jobs it takes, besides jobs without one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
     /// Most concurrent handler calls.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_view::{JobState, JobView};
 use crate::model::limits::{PAGE_ROWS_MAX, SOUGHT_BYTES_MAX};
-use crate::model::{Cursor, Error, Payload, Result, Timestamp};
+use crate::model::{Cursor, Error, JobId, Payload, Result, Timestamp};
 
 /// The order of a listing of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub struct JobQuery {
     pub order: JobOrder,
     /// Where to start: the `next` of the previous page.
     pub after: Option<String>,
+    /// Where to start, if `after` is unset: behind this job, which ended then, though it may be gone; before all that ended then, if its
+    /// number is 0. Only newest first ([`JobOrder::UpdatedAt`]). So the pages of several queues can be merged.
+    pub behind: Option<(Timestamp, JobId)>,
     /// Most rows.
     pub rows_max: usize,
     /// Longer payloads are left out: [`JobView::lacks_payload`]. No limit if unset.
@@ -103,6 +106,7 @@ impl JobQuery {
             to: None,
             order: JobOrder::Arrival,
             after: None,
+            behind: None,
             rows_max: PAGE_ROWS_MAX,
             payload_bytes_max: None,
             scan_max: None,
@@ -131,6 +135,9 @@ impl JobQuery {
                 let message = format!("has {length} bytes; at most {SOUGHT_BYTES_MAX}");
                 return Err(Error::invalid(name, message));
             }
+        }
+        if self.behind.is_some() && self.order != JobOrder::UpdatedAt {
+            return Err(Error::invalid("behind", "is a place in the order of the last change"));
         }
         let is_of_lane = self.key.is_some()
             && matches!(self.filter, JobFilter::In(JobState::Queued | JobState::Running));

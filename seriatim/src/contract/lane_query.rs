@@ -1,6 +1,7 @@
 //! Which lanes a listing shows, and in which order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,9 @@ pub struct LaneQuery {
     pub to: Option<LanePlace>,
     /// Where to start: the `next` of the previous page.
     pub after: Option<String>,
+    /// Where to start, if `after` is unset: behind this lane, which was due then, though it may be gone; before all that are due then, if
+    /// its number is 0. Only by due time. So the pages of several queues can be merged.
+    pub behind: Option<(Timestamp, LaneId)>,
     /// Most rows.
     pub rows_max: usize,
     /// Most lanes that the store reads, in the order, to find matches: then the page ends, [`cut`](super::Page). No
@@ -109,10 +113,24 @@ impl LaneQuery {
             from: None,
             to: None,
             after: None,
+            behind: None,
             rows_max: PAGE_ROWS_MAX,
             scan_max: None,
             bare: false,
         }
+    }
+
+    /// Only lanes that have been due for this long or longer, and wait: those whose [`LaneView::lag`] is not less. Without stages all
+    /// that wait; others than these have none.
+    #[must_use]
+    pub fn lagging(self, least: Duration, now: Timestamp) -> Self {
+        let latest = now - least;
+        let stages = match self.stages.is_empty() {
+            true => LaneStage::WAITING.to_vec(),
+            false => self.stages,
+        };
+        let due_to = self.due_to.map_or(latest, |to| to.min(latest));
+        Self { now: Some(now), due_to: Some(due_to), stages, ..self }
     }
 
     /// Where the lanes are found.
@@ -229,6 +247,12 @@ impl LaneQuery {
                     Ok(cursor)
                 }
             };
+        }
+        if let Some((due, lane)) = self.behind {
+            let wrong = || Error::invalid("behind", "is a place in the order of due times");
+            let is_due = self.order == LaneOrder::Due;
+            let number = i64::try_from(lane.number).ok().filter(|_| is_due).ok_or_else(wrong)?;
+            return Ok(Some(Cursor { number, place: due.as_micros().to_string() }));
         }
         Ok(match self.order {
             LaneOrder::Age => None,

@@ -1,6 +1,7 @@
 //! A lane, as listings show it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +139,12 @@ impl LaneView {
             progress: None,
             only: None,
         }
+    }
+
+    /// How long it has been due at `now`, if it waits and is due.
+    pub fn lag(&self, now: Timestamp) -> Option<Duration> {
+        let due = self.due.filter(|due| self.state == LaneState::Waiting && *due <= now);
+        due.map(|due| now.since(due))
     }
 
     /// Its stage at `now`. Never [`LaneStage::Crashed`], which is in addition to another stage.

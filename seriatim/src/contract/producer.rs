@@ -26,7 +26,7 @@ pub trait Producer: Send + Sync {
     ///   made or merged into a job changes nothing. It answers with the id of that job and with `again_at`: `Merged`,
     ///   or, if the queue [refuses](crate::Queue::refuse_throttled) such pushes, `Throttled`. Its idempotency key is
     ///   looked up first. After a merged push the key stands for that job; of a refused push nothing is kept. The other
-    ///   jobs of its batch are pushed.
+    ///   jobs of the request are pushed.
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node, consumer group and
     ///   group, and a push with others is `Conflict`.
     /// - A group in a queue without [groups](crate::Queue::groups) is `Invalid` (field `group`).
@@ -102,7 +102,7 @@ pub enum PushStatus {
     Throttled,
 }
 
-/// Refuses a batch that is too large or has an invalid job; the error names the job.
+/// Refuses a request that is too large or has an invalid job; the error names the job.
 pub fn validate_push(request: &Push) -> Result<()> {
     if request.jobs.len() > PUSH_JOBS_MAX {
         let message =
@@ -123,7 +123,7 @@ pub fn validate_push(request: &Push) -> Result<()> {
 }
 
 /// Divides jobs that are valid into pushes that are no larger than [`validate_push`] allows.
-pub(crate) fn pushes_of(mut jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
+pub fn pushes_of(mut jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = jobs.iter().take(PUSH_JOBS_MAX).take_while(|job| {
@@ -137,7 +137,7 @@ pub(crate) fn pushes_of(mut jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
 }
 
 /// Refuses a job with a key in a `parallel` queue, without one in a keyed queue, with a group where there are none, or
-/// with a longer lease than the queue allows. `i` is the job's place in its batch.
+/// with a longer lease than the queue allows. `i` is the job's place in the request.
 pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
     let checked = queue.check_key(job.key.is_some());
     let checked = checked.and_then(|()| queue.check_group(job.options.group.as_deref()));

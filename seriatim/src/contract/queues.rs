@@ -22,6 +22,10 @@ pub trait Queues: Send + Sync {
     /// - A change that transactions of users forbid while they are open may be refused as `Unavailable`.
     async fn declare(&self, request: Declare) -> Result<()>;
 
+    /// Declares those of the queues that are not declared; the others keep their definitions, whatever the mode. So what
+    /// [`declare`](Self::declare) defines stands, whichever of the two calls comes first.
+    async fn declare_new(&self, request: Declare) -> Result<()>;
+
     /// Pauses or resumes a queue: when this has returned, no lane of a paused queue is claimed. Running turns continue.
     ///
     /// - A queue that is being deleted is `Conflict`.

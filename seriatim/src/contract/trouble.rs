@@ -47,8 +47,12 @@ pub enum TroubleKind {
     QueueNotApplied,
     /// The store refuses outcomes of this node; the node puts them aside and tries them again.
     SettlesPutAside,
+    /// An outcome waits for an open transaction that has locked its key; it is sent again until the transaction ends.
+    SettlesLocked,
     /// The store refuses claims of this node; the node tries them again after a while.
     ClaimsPutAside,
+    /// A server of the store was restarted, or took over, without the last writes of this node. Told for an hour.
+    WritesLost,
     /// The store's inbox cannot be drained; the node tries it again.
     InboxNotDrained,
     /// A kind that this version does not know.
@@ -64,7 +68,9 @@ impl TroubleKind {
             Self::WorkerSilent => "worker_silent",
             Self::QueueNotApplied => "queue_not_applied",
             Self::SettlesPutAside => "settles_put_aside",
+            Self::SettlesLocked => "settles_locked",
             Self::ClaimsPutAside => "claims_put_aside",
+            Self::WritesLost => "writes_lost",
             Self::InboxNotDrained => "inbox_not_drained",
             Self::Other => "other",
         }

@@ -60,6 +60,23 @@ pub struct QueueDue {
     /// The earliest due time of its waiting lanes; if in the past, a lane has been due since then. `None` if nothing
     /// waits, or the queue is paused.
     pub due: Option<Timestamp>,
+    /// Whether a part of the store that may have lanes of the queue did not answer: then only a claim can tell.
+    pub unanswered: bool,
+}
+
+impl QueueDue {
+    /// As all of the store says.
+    pub(crate) fn new(queue: Arc<str>, due: Option<Timestamp>) -> Self {
+        Self { queue, due, unanswered: false }
+    }
+
+    /// When a claim may find something: now, if only a claim can tell.
+    pub fn may_have_at(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.unanswered {
+            true => Some(self.due.map_or(now, |due| due.min(now))),
+            false => self.due,
+        }
+    }
 }
 
 /// A page of a listing.

@@ -118,6 +118,7 @@ wrapper! {
     }
     Queues {
         declare(request: Declare) -> ();
+        declare_new(request: Declare) -> ();
         pause_queue(queue: Arc<str>, paused: bool) -> ();
         delete_queue(request: DeleteQueue) -> Acted;
         reshard(queue: Arc<str>, shards: u16) -> Resharded;

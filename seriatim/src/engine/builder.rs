@@ -13,7 +13,7 @@ use crate::engine::core::{Core, Settings};
 use crate::engine::hooks::Hooks;
 use crate::engine::lifecycle::Engine;
 use crate::engine::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
-use crate::engine::settle::exhausted::{self, Exhausted};
+use crate::engine::settle::exhausted;
 use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::shield::Shielded;
 use crate::engine::summary::Summary;
@@ -23,6 +23,7 @@ use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::answer::Answer;
 use crate::handler::codec::Codec;
 use crate::handler::context::Context;
+use crate::handler::exhausted::Exhausted;
 use crate::handler::failure::Failure;
 use crate::handler::middleware::{self, Next};
 use crate::handler::outcomes::Outcomes;
@@ -303,14 +304,16 @@ impl EngineBuilder {
         self
     }
 
-    /// Runs for every job that this engine buries or drops when it settles a turn, usually because its retries are
-    /// used up. This includes the claims that the engine rescues, of any queue. Jobs that an operator buries are not
-    /// reported.
+    /// Runs for every job of the store that is buried or dropped when a turn ends, usually because its retries are used
+    /// up: on this node, on others, at remote workers, and when the claim of a dead node is rescued. Jobs that an
+    /// operator buries are not reported.
     ///
     /// Runs at least once, even if the process dies meanwhile: each call is a job of the queue `seriatim.exhausted`,
-    /// which this engine also handles. If the hook fails, it is retried like any handler, unless the job was requeued
-    /// meanwhile: then the call ends. A turn is settled once the store has taken the calls about it. You can use a
-    /// worker of that queue instead: its payloads are [`Exhausted`].
+    /// which this engine declares and handles. All nodes of the store push to it while it is declared (they notice
+    /// within 15 seconds), so they need the same [`codec`](Self::codec). Delete the queue when no engine has the hook
+    /// any more. If the hook fails, it is retried like any handler, unless the job was requeued meanwhile: then the call
+    /// ends. A turn is settled once the store has taken the calls about it. You can use a worker of that queue instead:
+    /// its payloads are [`Exhausted`].
     pub fn on_retries_exhausted<F, Fut>(self, hook: F) -> Self
     where
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
@@ -343,13 +346,13 @@ impl EngineBuilder {
         Ok(Engine::new(core, self.queues))
     }
 
-    /// Jobs about exhausted jobs are pushed if the engine has a worker for them.
+    /// If the engine has a worker for jobs about exhausted jobs, it declares their queue: then all nodes push them.
     fn hear_of_exhausted(&mut self) {
         let of_queue = |worker: &Worker| *worker.queue == *Exhausted::QUEUE;
         if !self.workers.iter().any(of_queue) {
             return;
         }
-        self.hooks.exhausted = Some(exhausted::calls);
+        self.hooks.exhausted = true;
         if !self.queues.iter().any(|queue| queue.name == Exhausted::QUEUE) {
             self.queues.push(exhausted::queue());
         }

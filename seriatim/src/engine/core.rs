@@ -28,10 +28,12 @@ use crate::engine::shield::shielded;
 use crate::engine::store_clock::StoreClock;
 use crate::engine::summary::Counters;
 use crate::engine::upkeep::definitions::Definitions;
+use crate::engine::upkeep::losses::Losses;
 use crate::engine::upkeep::periodic::{Account, Periodic};
 use crate::engine::upkeep::troubles::Troubles;
 use crate::handler::call::Call;
 use crate::handler::env::CallEnv;
+use crate::handler::exhausted::Exhausted;
 use crate::lock::lock;
 use crate::model::{Job, NodeId, Outcome, Queue, Result, Timestamp, Turn};
 use crate::observe::{self, Observer};
@@ -81,6 +83,7 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) phases: Arc<Phases>,
     pub(in crate::engine) counters: Counters,
     pub(in crate::engine) troubles: Troubles,
+    pub(in crate::engine) losses: Losses,
     /// For each source, whether this node prefers it.
     preferred: Mutex<Vec<bool>>,
     /// The node was asked to take no more work.
@@ -112,7 +115,7 @@ impl Core {
     ) -> Self {
         let periodic = std::mem::take(&mut hooks.periodic);
         let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
-        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take(), hooks.exhausted.take()));
+        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take()));
         let limits = sources.iter().map(Source::concurrency);
         let dispatch =
             Dispatch::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
@@ -139,6 +142,7 @@ impl Core {
             phases: Arc::new(Phases::new()),
             counters: Counters::default(),
             troubles: Troubles::default(),
+            losses: Losses::default(),
             quiet: AtomicBool::new(false),
             stop_requested: Notify::new(),
             gone: Notify::new(),
@@ -180,7 +184,7 @@ impl Core {
     pub(in crate::engine) async fn read_clock_of(&self, store: &dyn Store) -> Result<()> {
         let asked = Instant::now();
         let time = store.now().await?;
-        if self.clock.read(time, asked + asked.elapsed() / 2) {
+        if self.clock.read(time, asked) {
             // Lanes may be due sooner than the fetcher waits for.
             self.dispatch.room.notify_one();
         }
@@ -250,6 +254,7 @@ impl Core {
     pub(in crate::engine) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
         let views = self.store.queues().await?;
         self.look_for_lost(&views);
+        self.env.hear_of_exhausted(self.hooks.exhausted || Exhausted::is_wanted(&views));
         for source in &self.sources {
             let Some(view) = views.iter().find(|view| view.queue.name == *source.name) else {
                 continue;
@@ -312,15 +317,18 @@ impl Core {
         lock(&self.preferred).get(source).copied().unwrap_or(true)
     }
 
-    /// Reads the living nodes, and updates which sources this node prefers.
+    /// Reads the nodes that take work, and updates which sources this node prefers.
     pub(in crate::engine) async fn split(&self) -> Result<()> {
         if matches!(self.hooks.splitter, Splitter::All) {
             return Ok(());
         }
         let (node, now) = (self.node(), self.store_now());
         let views = self.store.nodes().await?;
-        let lives = |view: &NodeView| !view.dead && view.heartbeat_at + view.info.lease >= now;
-        let infos: Vec<_> = views.into_iter().filter(lives).map(|view| view.info).collect();
+        // A node with a command is quiet or stops.
+        let works = |view: &NodeView| {
+            !view.dead && view.command.is_none() && view.heartbeat_at + view.info.lease >= now
+        };
+        let infos: Vec<_> = views.into_iter().filter(works).map(|view| view.info).collect();
         let ids = infos.iter().map(|info| info.id.clone());
         let mut nodes: Vec<NodeId> = ids.chain([node.clone()]).collect();
         nodes.sort();

@@ -11,7 +11,6 @@ use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::shield::{shielded, shielded_future};
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::codec::Codec;
-use crate::handler::env::ExhaustedCalls;
 use crate::handler::failure::Failure;
 use crate::handler::middleware::Middleware;
 
@@ -46,8 +45,8 @@ pub(in crate::engine) struct Hooks {
     pub(in crate::engine) before_takeover: Option<Arc<BeforeTakeover>>,
     /// Shared with other code that settles, such as an HTTP API.
     pub(in crate::engine) turn_log: Arc<TurnLog>,
-    /// Set if there is a hook for exhausted jobs.
-    pub(in crate::engine) exhausted: Option<ExhaustedCalls>,
+    /// Whether there is a worker for jobs about exhausted jobs.
+    pub(in crate::engine) exhausted: bool,
 }
 
 impl Hooks {

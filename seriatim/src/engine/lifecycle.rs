@@ -86,10 +86,10 @@ impl Engine {
     /// mode and has jobs. A queue that only a push created is converted, if necessary later; until then the engine
     /// claims nothing from it and works on the other queues.
     ///
-    /// Then it stops, in this order: no new claims; lanes that wait for a slot are returned uncounted; running calls
-    /// may finish within `shutdown_timeout`; the remaining calls are asked to stop, dropped after `cancel_grace`, and
-    /// their lanes returned uncounted; ended turns are settled; the heartbeat ends last. If the future is dropped,
-    /// everything stops immediately, and claims last until their leases expire.
+    /// Then it stops, in this order: no new claims; lanes that wait for a slot are returned uncounted; running calls and
+    /// periodic workers may finish within `shutdown_timeout`; the remaining calls are asked to stop, dropped after
+    /// `cancel_grace`, and their lanes returned uncounted; ended turns are settled; the heartbeat ends last. If the
+    /// future is dropped, everything stops immediately, and claims last until their leases expire.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
         let stop = pin!(async { drop(stop.await) });
         self.run(stop).await
@@ -127,11 +127,13 @@ impl Engine {
             () = &mut stop => {}
             () = core.stop_requested.notified() => tracing::info!("stopping as requested"),
         }
-        drain(&core, &mut fetcher, &mut slots).await;
-        if timeout(core.settings.shutdown_timeout, join_all(&mut periodic)).await.is_err() {
-            tracing::warn!("periodic workers did not end in time: they are dropped");
-            periodic.abort_all();
-        }
+        let runs_end = async {
+            if timeout(core.settings.shutdown_timeout, join_all(&mut periodic)).await.is_err() {
+                tracing::warn!("periodic workers did not end in time: they are dropped");
+                periodic.abort_all();
+            }
+        };
+        tokio::join!(drain(&core, &mut fetcher, &mut slots), runs_end);
         core.settles.close();
         let flushed = Instant::now() + FLUSH_MAX;
         let _ = timeout_at(flushed, join_all(&mut settlers)).await;
@@ -271,7 +273,11 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     core.env.draining.store(true, Ordering::Relaxed);
     core.release_waiting();
     // Waits for a claim in flight; otherwise its lanes would stay claimed until the lease expires.
-    let _ = timeout_at(end, fetcher.join_next()).await;
+    if timeout_at(end, fetcher.join_next()).await.is_err() {
+        fetcher.shutdown().await;
+        // What it brings is returned once all turns are settled.
+        core.claims_unanswered.store(true, Ordering::Release);
+    }
     core.release_waiting();
     core.dispatch.close();
     if timeout_at(end, join_all(slots)).await.is_ok() {

@@ -52,8 +52,10 @@ pub(in crate::engine) const SUSPECT_CRASHES: u32 = 2;
 /// After this time with one suspect, lanes with fewer crashes are claimed beside it; and how often they are from then
 /// on.
 pub(in crate::engine) const BESIDE_SUSPECT_EVERY: Duration = Duration::from_secs(10);
-/// How long the fetcher waits for lanes that are due but that it may not claim yet: lanes with earlier crashes.
+/// How long the fetcher waits at most for lanes that are due but that it may not claim yet: lanes with earlier crashes.
 pub(in crate::engine) const NOT_YET: Duration = Duration::from_millis(100);
+/// How long a busy node leaves lanes of a queue to the nodes that prefer it, before it claims from the queue itself.
+pub(in crate::engine) const LEFT_MAX: Duration = Duration::from_secs(10);
 /// Calls that a slot runs before it yields its thread to other tasks.
 pub(in crate::engine) const CALLS_BEFORE_YIELD: u32 = 64;
 /// How long a handler may take after it was asked to stop; then it is dropped.
@@ -91,6 +93,9 @@ pub(in crate::engine) const DECLARE_EVERY: Duration = Duration::from_secs(5);
 pub(in crate::engine) const DECLARE_REST: Duration = Duration::from_millis(100);
 /// How often that is logged.
 pub(in crate::engine) const DECLARE_LOG_EVERY: Duration = Duration::from_secs(300);
+/// How long after the end of a silent node's lease its lanes are rescued, at least: the store's clock is known only
+/// roughly.
+pub(in crate::engine) const RESCUE_AFTER: Duration = Duration::from_millis(200);
 /// Most lanes in one rescue.
 pub(in crate::engine) const RESCUE_LANES_MAX: usize = 500;
 /// How long an idle engine waits for a wake-up of a store that [loses none](crate::store::Wakeups::certain), unless

@@ -26,6 +26,7 @@ mod tests;
 pub(crate) mod upkeep;
 
 pub use crate::handler::answer::Answer;
+pub use crate::handler::exhausted::Exhausted;
 pub use crate::handler::failure::Unstartable;
 pub use crate::handler::from_payload::FromPayload;
 pub use crate::handler::retrying::Failed;
@@ -35,7 +36,6 @@ pub use crate::observe::Observer;
 pub use claim::scheduler::Scheduler;
 pub use claim::splitter::{FleetView, Prefer, Splitter};
 pub use handle::{Handle, RunningCall};
-pub use settle::exhausted::Exhausted;
 pub use settle::turn_log::{FailedTurn, TurnLog};
 pub use summary::Summary;
 #[doc(hidden)]

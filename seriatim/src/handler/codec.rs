@@ -1,7 +1,7 @@
 //! Changes payloads on their way into the store and out of it.
 
 use crate::handler::failure::Failure;
-use crate::model::{Payload, Result};
+use crate::model::{Job, Payload, Result};
 
 /// Transforms payloads, for example compresses or encrypts them. Clients encode with it, engines decode: give both
 /// the same codec.
@@ -15,4 +15,12 @@ pub trait Codec: Send + Sync + 'static {
 
     /// The payload as the handler gets it. A job for which this fails is buried.
     fn decode(&self, stored: &Payload) -> Result<Payload, Failure>;
+}
+
+/// A job that the engine pushes, as a client with this codec pushes it.
+pub(crate) fn encoded(codec: Option<&dyn Codec>, mut job: Job) -> Result<Job> {
+    if let Some(codec) = codec {
+        job.payload = codec.encode(&job.payload)?;
+    }
+    Ok(job)
 }

@@ -85,7 +85,7 @@ impl Context {
         Ok(())
     }
 
-    /// Settles all turns, and pushes the calls of the engine's hook for jobs that cannot be decoded.
+    /// Settles all turns, and pushes the jobs about those that cannot be decoded.
     async fn settle_in(
         &self,
         transaction: &mut impl Transaction,
@@ -98,11 +98,10 @@ impl Context {
             let message = "another node had taken this claim over: nothing was written";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let Some(exhausted) = call.env.exhausted else { return Ok(()) };
         let calls = |(place, (end, settled)): (usize, (&Settlement, &Settled))| {
             let is_flagged =
                 |job| matches!(settled, Settled::Ok { cancelled, .. } if cancelled.contains(&job));
-            exhausted(&call.env, call.claimed(place), end, &is_flagged)
+            call.env.calls_about(call.claimed(place), end, &is_flagged)
         };
         let jobs: Vec<Job> = turns.iter().zip(&settled).enumerate().flat_map(calls).collect();
         for jobs in pushes_of(&jobs) {

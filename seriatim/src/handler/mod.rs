@@ -7,6 +7,7 @@ pub(crate) mod codec;
 pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod env;
+pub(crate) mod exhausted;
 pub(crate) mod failure;
 pub(crate) mod from_payload;
 pub(crate) mod middleware;

@@ -55,7 +55,7 @@ impl JobId {
     }
 
     /// An id from its 16 bytes. Accepts any bytes: an id that no store assigned is simply not found.
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 }

@@ -112,7 +112,7 @@ pub struct JobOptions {
     /// Only nodes of this configured name may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Only members of this group may claim it.
+    /// Only nodes and workers of this consumer group may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
     /// The group of its key, in a queue with groups, which take turns. See [`crate::Groups`].
@@ -293,14 +293,14 @@ impl Job {
         self
     }
 
-    /// Binds it to members of this group.
+    /// Binds it to nodes and workers of this consumer group.
     #[must_use]
     pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
         self.options.consumer_group = Some(group.into());
         self
     }
 
-    /// Binds it to nodes that run this build of their program, in place of a group: see
+    /// Binds it to nodes that run this build of their program, in place of a consumer group: see
     /// [`EngineBuilder::build_of_program`](crate::EngineBuilder::build_of_program).
     #[must_use]
     pub fn build(self, build: impl AsRef<str>) -> Self {

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use crate::contract::{
-    Cancel, Cancelled, Claim, ClaimSelection, Declare, GoOn, Heartbeat, LaneQuery, Lease, NodeInfo,
-    Push, Release, Rescue, Settle, Settled, Store, Sweep,
+    Act, Cancel, Cancelled, Claim, ClaimSelection, Declare, GoOn, Heartbeat, LaneAction, LaneQuery,
+    LaneSelection, Lease, NodeInfo, Push, Release, Rescue, Settle, Settled, Store, Sweep,
 };
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, NodeId};
 use crate::model::job::Job;
+#[cfg(feature = "postgres")]
+use crate::model::limits::TURN_JOBS_MAX;
+use crate::model::past::Past;
 use crate::model::queue::{DueRule, Mode, Queue};
 use crate::model::settle::{Outcome, plan};
 use crate::model::turn::Turn;
@@ -18,6 +21,8 @@ use crate::model::turn::Turn;
 const DEPTHS: [u32; 2] = [10, 100_000];
 /// Rows and index entries that a call may read more where more jobs wait: the pages of the index are other ones.
 const SLACK: i64 = 40;
+/// Dead jobs that a sweep does not look through.
+const DEAD: usize = 3_000;
 const LEASE: Duration = Duration::from_secs(60);
 
 /// A store that counts what it reads.
@@ -103,6 +108,13 @@ impl<G: Gauge> Calls<'_, G> {
         self.push("a push that expires", self.job(depth + 2).expires_at(soon)).await;
         let sweep = Sweep { now: Some(soon), rows_max: 9 };
         assert_eq!(self.call("a sweep", store.sweep(sweep)).await.expired.len(), 1);
+        let actions = [LaneAction::Pause, LaneAction::Resume, LaneAction::RunNow];
+        for (name, action) in ["a pause", "a resume", "a run at once"].into_iter().zip(actions) {
+            let (queue, lanes) =
+                (self.queue.name.as_str().into(), LaneSelection::Key("deep".into()));
+            let act = Act { now: None, queue, lanes, action };
+            assert_eq!(self.call(name, store.act(act)).await.count, 1);
+        }
     }
 
     /// Turns of the lane, and how they end.
@@ -157,13 +169,52 @@ async fn entries_read(gauge: &impl Gauge, queue: Queue, depth: u32) -> Vec<(&'st
     let node = NodeInfo::new(format!("of {}", queue.name).as_str().into(), LEASE);
     let mut calls = Calls { gauge, queue, node: node.id.clone(), read: Vec::new() };
     store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    // The figures of calls on earlier queues are not this one's.
+    store.sweep(Sweep { now: None, rows_max: 9 }).await.unwrap();
     calls.of_waiting(depth).await;
-    // A claim in accumulate takes all that waits.
+    // A turn of accumulate takes what waits, if that is not more than it can take.
     if calls.queue.mode != Mode::Accumulate {
         calls.of_turns(depth).await;
         calls.of_rescue().await;
     }
     calls.read
+}
+
+/// What the turns of a key read, behind which this many jobs wait: more than a turn takes.
+#[cfg(feature = "postgres")]
+async fn entries_of_turns(gauge: &impl Gauge, depth: u32) -> Vec<(&'static str, i64)> {
+    let (store, queue) = (gauge.store(), Queue::accumulate(format!("deep-{depth}")));
+    store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    let mut calls = Calls { gauge, queue, node: node.id.clone(), read: Vec::new() };
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    let jobs = vec![calls.job(1), calls.job(2)];
+    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
+    gauge.deepen(pushed[1].job_id, depth - 2).await;
+    let retry = Outcome::Retry { error: "e".into(), retry_in: Some(Duration::ZERO) };
+    for (end, outcome) in [("a failure", retry), ("a settle", Outcome::Done)] {
+        let turn = calls.call("a claim", store.claim(calls.claim())).await.turns.remove(0);
+        assert_eq!(turn.jobs.len(), TURN_JOBS_MAX);
+        let request = calls.settle(&turn, outcome, false);
+        calls.call(end, store.settle(request)).await;
+    }
+    calls.read
+}
+
+/// Each turn has as many jobs as it can, so what it reads is compared in proportion.
+#[cfg(feature = "postgres")]
+pub(super) async fn a_turn_of_a_deep_key_reads_its_own_jobs(gauge: &impl Gauge) {
+    let most = TURN_JOBS_MAX as u32;
+    let few = entries_of_turns(gauge, most + most / 10).await;
+    let many = entries_of_turns(gauge, most * 2).await;
+    let mut much = Vec::new();
+    for ((call, few), (_, many)) in few.into_iter().zip(many) {
+        println!("{call}: {few}, then {many}");
+        if many > few + few / 10 + SLACK {
+            much.push(format!("{call}: {few}, then {many}"));
+        }
+    }
+    assert!(much.is_empty(), "{}", much.join("\n"));
 }
 
 /// `fresh` makes a store for each queue.
@@ -189,4 +240,49 @@ pub(super) async fn what_waits_behind_is_not_read<G: Gauge>(fresh: impl AsyncFn(
         }
     }
     assert!(much.is_empty(), "{}", much.join("\n"));
+}
+
+/// `pushed` is called when there are dead jobs.
+pub(super) async fn a_sweep_reads_only_what_it_deletes(
+    gauge: &impl Gauge,
+    pushed: impl AsyncFnOnce(),
+) {
+    let store = gauge.store();
+    let declare = async |queue: Queue| {
+        store.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
+    };
+    let queue = Queue::fifo("q");
+    declare(queue.clone()).await;
+    let now = Timestamp::of_this_machine();
+    let of_nothing = Sweep { now: Some(now), rows_max: 1_000 };
+    let (_, least) = gauge.counted(store.sweep(of_nothing)).await;
+    // Ten die together, the last ones first. Of ten, those that come later were created earlier.
+    let at = |i: usize| now - LEASE * (i / 10) as u32;
+    let dead = |i: usize| {
+        let created_at = Some(now - LEASE * (1_000 + i as u32));
+        let past = Past { created_at, dead_at: Some(at(i)), ..Past::default() };
+        Job::new("q", &i).unwrap().key(format!("k{i}")).past(past)
+    };
+    let jobs = (0..DEAD).map(dead).collect();
+    let ids = store.push(Push { now: None, jobs }).await.unwrap();
+    pushed().await;
+    let mut oldest: Vec<_> = ids.iter().map(|pushed| pushed.job_id).enumerate().collect();
+    oldest.sort_by_key(|(i, id)| (at(*i), id.seq()));
+    let oldest: Vec<JobId> = oldest.into_iter().map(|(_, id)| id).collect();
+    let sweep = async || {
+        let sweep = store.sweep(Sweep { now: Some(now), rows_max: 1_000 });
+        let (swept, read) = gauge.counted(sweep).await;
+        let most = least + SLACK + 10 * swept.dead.len() as i64;
+        assert!(read <= most, "{read} rows and entries for {} jobs", swept.dead.len());
+        let mut dead = swept.dead;
+        dead.sort_by_key(|id| oldest.iter().position(|old| old == id));
+        dead
+    };
+    assert!(sweep().await.is_empty());
+    declare(queue.clone().retain_dead_max(DEAD as u64 - 15)).await;
+    assert_eq!(sweep().await, oldest[..15], "those above the limit");
+    let retained = DEAD as u32 / 10 - 3;
+    declare(queue.retain_dead(LEASE * retained)).await;
+    assert_eq!(sweep().await, oldest[15..30], "those that are too old");
+    assert!(sweep().await.is_empty());
 }

@@ -3,11 +3,16 @@
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use serde::Deserialize;
 
 use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, PushStatus, Pushed, RefusedRow};
 use crate::model::job::refuse_reserved_queue;
-use crate::model::limits::{INBOX_ROWS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error};
+use crate::model::limits::{
+    ATTEMPTS_MAX, INBOX_ROWS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error,
+};
 use crate::model::{Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp};
 
 /// A row that waits, as the stores read it. Texts are cut at 1,024 characters, above every limit; a payload over its limit
@@ -40,6 +45,8 @@ pub(super) struct Row {
     pub partition_key: Option<String>,
     pub producer: Option<String>,
     pub job_id: Option<String>,
+    pub max_retries: Option<String>,
+    pub key_group: Option<String>,
 }
 
 /// What a row asks for.
@@ -164,6 +171,7 @@ impl Row {
         let (queue, key) = (self.queue.clone(), self.key.clone());
         // The place in a batch means nothing to a reader of the row.
         let why = match error.field().map(|field| field.split_once("].").map_or(field, |of| of.1)) {
+            Some("group") => format!("key_group: {}", error.message()),
             Some(field) if !field.starts_with("jobs[") => format!("{field}: {}", error.message()),
             _ => error.message().to_owned(),
         };
@@ -183,6 +191,7 @@ impl Row {
             ("consumer_group", &self.consumer_group),
             ("partition_key", &self.partition_key),
             ("producer", &self.producer),
+            ("key_group", &self.key_group),
         ];
         let is_replaced =
             |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\u{fffd}'));
@@ -229,8 +238,10 @@ impl Row {
                 Some(score.map_err(|_| Error::invalid("score", "must be a finite number"))?);
         }
         if let Some(priority) = &self.priority {
-            let wrong = |_| Error::invalid("priority", format!("must be 0 to {PRIORITY_MAX}"));
-            job.priority = priority.parse::<u16>().map_err(wrong)?;
+            job.priority = number("priority", priority, PRIORITY_MAX)?;
+        }
+        if let Some(retries) = &self.max_retries {
+            job.options.max_retries = Some(number("max_retries", retries, ATTEMPTS_MAX)?);
         }
         if let Some(time) = self.run_at {
             job.run_at = RunAt::At(Timestamp::from_micros(time));
@@ -241,6 +252,7 @@ impl Row {
         job.options.consumer_group.clone_from(&self.consumer_group);
         job.options.partition_key.clone_from(&self.partition_key);
         job.options.producer.clone_from(&self.producer);
+        job.options.group.clone_from(&self.key_group);
         job.validate()?;
         Ok(job)
     }
@@ -255,6 +267,16 @@ impl Row {
             (None, _) => Payload::json(&()),
         }
     }
+}
+
+/// The number in a column, which is 0 to `most`.
+fn number<T: FromStr + PartialOrd + Display>(
+    column: &'static str,
+    text: &str,
+    most: T,
+) -> Result<T> {
+    let number = text.parse().ok().filter(|number| *number <= most);
+    number.ok_or_else(|| Error::invalid(column, format!("must be 0 to {most}")))
 }
 
 /// Reads rows from documents.

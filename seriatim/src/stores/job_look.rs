@@ -90,8 +90,11 @@ fn start(store: &impl JobRows, query: &JobQuery) -> Option<String> {
 }
 
 /// A page of jobs: see [`Views::jobs`](crate::store::Views::jobs).
-pub(super) async fn page(store: &impl JobRows, query: JobQuery) -> Result<Page<JobView>> {
+pub(super) async fn page(store: &impl JobRows, mut query: JobQuery) -> Result<Page<JobView>> {
     query.check()?;
+    if let (None, Some((at, job))) = (&query.after, query.behind) {
+        query.after = Some(store.cursor(Some(job), ended(at.as_micros()), None));
+    }
     if !query.is_filtered() {
         let Step { mut rows, mut next, walk, .. } = store.job_rows(&query, query.most()).await?;
         let shown = rows_of_page(rows.iter().map(JobView::bytes));

@@ -63,6 +63,14 @@ impl Memory {
         now.unwrap_or_else(|| (self.clock)())
     }
 
+    fn define(&self, request: Declare, keep: bool) -> Result<()> {
+        let wake = Wake::of(request.queues.iter().map(|queue| &*queue.name));
+        self.open()?.declare(self.at(request.now), request.queues, keep)?;
+        // Limits may have changed.
+        self.bell.ring(&wake);
+        Ok(())
+    }
+
     /// One operation that may end jobs, with the ends of their batches.
     fn step<T>(
         &self,
@@ -97,6 +105,7 @@ impl Store for Memory {
             store_scope: true,
             batches: true,
             series: true,
+            finished_by_time: true,
         }
     }
 
@@ -129,11 +138,11 @@ impl Store for Memory {
 #[async_trait]
 impl Queues for Memory {
     async fn declare(&self, request: Declare) -> Result<()> {
-        let wake = Wake::of(request.queues.iter().map(|queue| &*queue.name));
-        self.open()?.declare(self.at(request.now), request.queues)?;
-        // Limits may have changed.
-        self.bell.ring(&wake);
-        Ok(())
+        self.define(request, false)
+    }
+
+    async fn declare_new(&self, request: Declare) -> Result<()> {
+        self.define(request, true)
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {

@@ -3,6 +3,8 @@
 mod asked;
 #[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
 mod behind;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
+mod contended;
 pub(crate) mod gone;
 mod handover;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

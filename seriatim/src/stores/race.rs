@@ -17,7 +17,8 @@ use crate::model::{Job, Queue, Settlement, Token, Turn};
 /// As many push as work, each with a store of its own, as processes have.
 pub(super) const STORES: usize = 6;
 const LEASE: Duration = Duration::from_secs(60);
-const KEYS: [&str; 3] = ["a", "b", "c"];
+/// Their order by bytes is another one than in a locale.
+const KEYS: [&str; 3] = ["alma", "Élan", "Zoo"];
 /// The tags of a pusher begin here.
 const PUSHER: u32 = 1_000_000;
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::contract::{
-    Cancel, Claim, Declare, JobFilter, JobQuery, JobState, JobView, LaneQuery, LaneState, Lease,
-    Push, Settle, SharedStore,
+    Cancel, Claim, Declare, DeclareDead, Heartbeat, JobFilter, JobQuery, JobState, JobView,
+    LaneQuery, LaneState, Lease, NodeInfo, NodeView, Push, Settle, SharedStore,
 };
 use crate::model::{Outcome, Verdict};
 use crate::stores::sql_session::Database;
@@ -276,10 +276,30 @@ async fn lanes_and_nodes(database: &impl Database, store: &SharedStore) {
     let columns =
         ["queue", "key", "state", "jobs", "retry_count", "error", "token", "node", "claimed_at"];
     compare(&columns, &rows, &expected);
-    let sql = "SELECT node, CASE WHEN alive THEN 'lives' END, lanes FROM @nodes";
     let claimed = expected.iter().filter(|lane| lane[6].is_some()).count();
-    let node = ["n".to_owned(), "lives".to_owned(), claimed.to_string()];
-    assert_eq!(database.rows(sql).await.1, [node.map(Some).to_vec()]);
+    // Its process is gone.
+    let gone = NodeInfo::new("gone".into(), HOUR);
+    store.heartbeat(Heartbeat { now: None, node: gone, beats: Vec::new() }).await.unwrap();
+    let mut nodes = store.nodes().await.unwrap();
+    nodes.sort_by_key(|node| node.info.id.clone());
+    let (node, heartbeat_at) = (nodes[0].info.id.clone(), nodes[0].heartbeat_at);
+    assert!(store.declare_dead(DeclareDead { now: None, node, heartbeat_at }).await.unwrap());
+    let row = |node: &NodeView| {
+        let lives = &*node.info.id.0 == "n";
+        vec![
+            Some(node.info.id.to_string()),
+            lives.then(|| "lives".to_owned()),
+            Some(if lives { claimed } else { 0 }.to_string()),
+            millis(Some(node.heartbeat_at)),
+        ]
+    };
+    let columns = ["node", "alive", "lanes", "heartbeat_at"];
+    let sql = format!(
+        "SELECT node, CASE WHEN alive THEN 'lives' END, lanes, {} FROM @nodes ORDER BY node",
+        shown(database, "heartbeat_at")
+    );
+    let expected: Vec<_> = nodes.iter().map(row).collect();
+    compare(&columns, &database.rows(&sql).await.1, &expected);
     let sql = "SELECT queue, @key, error, payload FROM @morgue";
     let dead = ["fifo", "dead", "no such order", "3"].map(|text| Some(text.to_owned()));
     assert_eq!(database.rows(sql).await.1, [dead.to_vec()]);

@@ -38,7 +38,7 @@ fn of_queue(queue: &str, jobs: &[Bound], seen: &Seen) -> Vec<Finding> {
             ),
             None => (
                 format!("consumer group {:?}, which no node", one_line(group)),
-                format!("groups = [{group:?}]"),
+                format!("consumer_groups = [{group:?}]"),
             ),
         };
         let found = format!("{waiting} for the {found} of this queue serves: {first}");

@@ -1,7 +1,6 @@
 //! Lanes that run too long, fail repeatedly, or are held or paused.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seriatim::store::{LaneStage, LaneState, QueueView};
@@ -9,7 +8,7 @@ use seriatim::{Mode, Timestamp};
 
 use super::finding::{Finding, List, Repair, Severity};
 use super::look::Seen;
-use crate::app::running::{Running, age, stands_out};
+use crate::app::running::{Running, age, stands_out, usual_ages};
 use crate::base::text::{cut, one_line, operand};
 use crate::base::time::length;
 
@@ -23,7 +22,7 @@ const NAMED_MAX: usize = 3;
 const ERROR_COLUMNS: usize = 120;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
-    let usual = usual_ages(seen);
+    let usual = usual_ages(&seen.running, seen.now);
     let is_slow = |one: &&Running| stands_out(age(one, seen.now), usual[&one.queue]);
     let slow = grouped(seen.running.iter().filter(is_slow));
     let mut findings: Vec<Finding> =
@@ -31,7 +30,8 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let held = seen.troubled.iter().filter(|one| one.lane.state == LaneState::Held);
     findings.extend(grouped(held).into_iter().map(|(queue, lanes)| tell_held(queue, &lanes)));
     let paused = seen.troubled.iter().filter(|one| one.lane.state == LaneState::Paused);
-    findings.extend(grouped(paused).into_iter().map(|(queue, lanes)| tell_paused(queue, &lanes)));
+    findings
+        .extend(grouped(paused).into_iter().map(|(queue, lanes)| tell_paused(queue, &lanes, seen)));
     let failing = seen
         .troubled
         .iter()
@@ -60,19 +60,6 @@ fn grouped<'a>(lanes: impl Iterator<Item = &'a Running>) -> BTreeMap<&'a str, Ve
         groups.entry(&lane.queue).or_default().push(lane);
     }
     groups
-}
-
-/// How long the turns of each queue have been running: the median.
-fn usual_ages(seen: &Seen) -> HashMap<Arc<str>, Duration> {
-    let mut ages: HashMap<Arc<str>, Vec<Duration>> = HashMap::new();
-    for one in &seen.running {
-        ages.entry(one.queue.clone()).or_default().push(age(one, seen.now));
-    }
-    let middle = |mut ages: Vec<Duration>| {
-        ages.sort_unstable();
-        ages.get(ages.len() / 2).copied().unwrap_or_default()
-    };
-    ages.into_iter().map(|(queue, ages)| (queue, middle(ages))).collect()
 }
 
 /// Behind a colon some of their keys, names for lanes without a key; nothing of a key that [`lanes_that`] names.
@@ -145,8 +132,12 @@ fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
         .repair(Repair::Retry)
 }
 
-fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
-    let found = format!("{}{}", lanes_that(lanes, "is paused", "are paused"), names(lanes));
+fn tell_paused(queue: &str, lanes: &[&Running], seen: &Seen) -> Finding {
+    let by = match key(lanes) {
+        Some(_) => seen.paused_by(queue, |pauses| pauses.key.as_ref()),
+        None => String::new(),
+    };
+    let found = format!("{}{by}{}", lanes_that(lanes, "is paused", "are paused"), names(lanes));
     let which = if lanes.len() == 1 { "it" } else { "each" };
     let advice = format!("resume {which} with `seriatim lanes resume {queue} {}`", word(lanes));
     tell(Severity::Warning, queue, lanes, List::Lanes(LaneStage::Paused), (found, advice))

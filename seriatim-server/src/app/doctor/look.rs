@@ -7,13 +7,16 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use seriatim::store::{
     BatchQuery, BatchView, InboxView, JobOptions, JobOrder, JobQuery, JobState, JobView, LaneOrder,
-    LaneQuery, LaneStage, LaneView, NodeView, QueueStats, QueueView, Vitals,
+    LaneQuery, LaneStage, LaneState, LaneView, NodeView, QueueStats, QueueView, Vitals,
 };
+use seriatim::text::one_line;
 use seriatim::{JobId, Timestamp, store::Store};
+use tokio::time::Instant;
 
 use super::finding::{Finding, Severity};
 use crate::app::bridges;
 use crate::app::limits::Usage;
+use crate::app::pauses::{self, Pause};
 use crate::app::running::{Running, running};
 use crate::base::time::length;
 use crate::protocol::document::Bridge;
@@ -42,7 +45,8 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 /// A store at one moment.
 pub(crate) struct Seen {
     pub(crate) now: Timestamp,
-    pub(crate) here: Timestamp,
+    /// The time of this machine then, give or take.
+    pub(crate) here: (Timestamp, Duration),
     pub(crate) queues: Vec<QueueView>,
     pub(crate) stats: Vec<QueueStats>,
     /// Queues with jobs that were not read closely.
@@ -53,6 +57,8 @@ pub(crate) struct Seen {
     pub(crate) running: Vec<Running>,
     /// Lanes with failures, and held or paused ones.
     pub(crate) troubled: Vec<Running>,
+    /// Who paused a queue, or the only paused key of one, and why.
+    pub(super) pauses: Vec<(Arc<str>, Pauses)>,
     /// The first jobs of waiting lanes that are bound to a node or a group, by queue.
     pub(crate) bound: Vec<(Arc<str>, Vec<Bound>)>,
     /// The latest dead jobs, by queue.
@@ -63,6 +69,13 @@ pub(crate) struct Seen {
     /// The batches that have not ended, and of the latest ones those whose callback was not pushed.
     pub(crate) batches: Vec<BatchView>,
     pub(crate) vitals: Vitals,
+}
+
+/// Who last paused a queue, and its only paused key.
+#[derive(Default)]
+pub(super) struct Pauses {
+    pub(super) queue: Option<Pause>,
+    pub(super) key: Option<Pause>,
 }
 
 /// A job that only some nodes may run.
@@ -76,26 +89,39 @@ impl Seen {
     pub(super) fn queue(&self, name: &str) -> Option<&QueueView> {
         self.queues.iter().find(|view| view.queue.name == name)
     }
+
+    /// Who paused the queue, or its only paused key, in brackets; nothing if that is not known.
+    pub(super) fn paused_by(&self, queue: &str, which: fn(&Pauses) -> Option<&Pause>) -> String {
+        let of_queue = self.pauses.iter().find(|(of, _)| **of == *queue);
+        let pause = of_queue.and_then(|(_, pauses)| which(pauses));
+        pause.map(|pause| format!(" ({})", one_line(&pause.to_string()))).unwrap_or_default()
+    }
 }
 
 /// What is read of one queue.
+#[derive(Default)]
 struct Close {
     troubled: Vec<Running>,
+    pauses: Pauses,
     bound: Option<Vec<Bound>>,
     dead: Option<Vec<JobView>>,
     usage: Option<Usage>,
 }
 
 pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
-    let (here, now) = (Timestamp::of_this_machine(), store.now().await?);
+    let (before, began) = (Timestamp::of_this_machine(), Instant::now());
+    let now = store.now().await?;
+    // The store read its clock at some time in between.
+    let half = began.elapsed() / 2;
     let (stats, queues) = (store.stats(None).await?, store.queues().await?);
     let (chosen, left_out) = most_troubled(&stats);
     let (mut troubled, mut bound, mut dead) = (Vec::new(), Vec::new(), Vec::new());
-    let mut usage = Vec::new();
-    let asked: Vec<_> = chosen.iter().map(|of| closely(store, of, &queues)).collect();
+    let (mut usage, mut pauses) = (Vec::new(), Vec::new());
+    let asked: Vec<_> = chosen.iter().map(|of| closely(store, of, &queues, now)).collect();
     let asked: Vec<Close> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
     for (of, close) in chosen.iter().zip(asked) {
         troubled.extend(close.troubled);
+        pauses.push((of.queue.clone(), close.pauses));
         bound.extend(close.bound.map(|jobs| (of.queue.clone(), jobs)));
         dead.extend(close.dead.map(|jobs| (of.queue.clone(), jobs)));
         usage.extend(close.usage.map(|usage| (of.queue.clone(), usage)));
@@ -106,7 +132,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
     };
     Ok(Seen {
         now,
-        here,
+        here: (before + half, half),
         queues,
         usage,
         nodes: store.nodes().await?,
@@ -114,6 +140,7 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         stats,
         left_out,
         troubled,
+        pauses,
         bound,
         dead,
         inbox,
@@ -141,10 +168,20 @@ async fn closely(
     store: &dyn Store,
     of: &QueueStats,
     queues: &[QueueView],
+    now: Timestamp,
 ) -> seriatim::Result<Close> {
-    let mut close = Close { troubled: Vec::new(), bound: None, dead: None, usage: None };
+    let mut close = Close::default();
     if of.lanes > 0 {
         close.troubled = troubled_lanes(store, of).await?;
+    }
+    if of.paused {
+        close.pauses.queue = pauses::of_queue(store, &of.queue, now).await?;
+    }
+    let mut paused = close.troubled.iter().filter(|one| one.lane.state == LaneState::Paused);
+    if let (Some(one), None) = (paused.next(), paused.next())
+        && let Some(key) = &one.lane.key
+    {
+        close.pauses.key = pauses::of_key(store, &of.queue, key, now).await?;
     }
     if of.jobs > 0 {
         close.bound = Some(bound_jobs(store, of).await?);
@@ -247,12 +284,13 @@ async fn head(
 
 /// The store's clock decides what is due; a machine with another time schedules wrongly.
 pub(super) fn check_clock(seen: &Seen) -> Option<Finding> {
-    let apart = seen.now.since(seen.here).max(seen.here.since(seen.now));
+    let (here, either_way) = seen.here;
+    let apart = seen.now.since(here).max(here.since(seen.now)).saturating_sub(either_way);
     (apart > CLOCK_TOLERANCE).then(|| {
         Finding::new(
             Severity::Warning,
             "clock",
-            format!("the clocks of the store and this machine differ by {}", length(apart)),
+            format!("the clocks of the store and this machine differ by at least {}", length(apart)),
             "the store's clock decides; synchronize both by NTP, or use delays instead of times (--in)",
         )
     })
@@ -272,11 +310,37 @@ pub(super) fn check_left_out(seen: &Seen) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use seriatim::store::{Declare, Memory, Producer, Push, Queues};
-    use seriatim::{Job, Queue};
+    use seriatim::store::{Declare, Memory, Producer, Push, Queues, Wrapper};
+    use seriatim::{Job, Queue, SharedStore};
 
     use super::super::judge;
     use super::*;
+
+    /// A store whose clock takes long to answer.
+    struct Slow(SharedStore);
+
+    impl Wrapper for Slow {
+        fn inner(&self) -> &SharedStore {
+            &self.0
+        }
+
+        async fn now(&self) -> seriatim::Result<Timestamp> {
+            tokio::time::sleep(CLOCK_TOLERANCE * 2).await;
+            self.0.now().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_answers_slowly_has_no_wrong_clock() {
+        let (start, begun) = (Timestamp::of_this_machine(), Instant::now());
+        let store: SharedStore = Arc::new(Memory::with_clock(move || start + begun.elapsed()));
+        let seen = look(&Slow(store)).await.unwrap();
+        assert_eq!(check_clock(&seen).map(|finding| finding.found), None);
+        let ahead = CLOCK_TOLERANCE * 3 + Duration::from_millis(500);
+        let seen = look(&Memory::with_clock(move || Timestamp::of_this_machine() + ahead)).await;
+        let found = check_clock(&seen.unwrap()).unwrap().found;
+        assert!(found.ends_with(&format!("at least {}", length(CLOCK_TOLERANCE * 3))), "{found}");
+    }
 
     #[tokio::test]
     async fn of_very_many_queues_the_most_troubled_are_looked_at_closely_and_the_others_counted() {

@@ -1,11 +1,11 @@
 //! Nodes that are gone, and queues that no node works on.
 
-use seriatim::store::{NodeState, NodeView, QueueStats};
+use seriatim::store::{Command, NodeState, NodeView, QueueStats};
 
 use super::finding::{Finding, Severity};
 use super::look::{LAG_MAX, Seen};
-use crate::app::nodes::{is_full, is_gone, is_late, works_on};
-use crate::base::text::count;
+use crate::app::nodes::{is_full, is_gone, is_late, takes_work, works_on};
+use crate::base::text::{count, operand};
 use crate::base::time::{length, relative};
 
 /// Groups named that are at their limit.
@@ -14,7 +14,7 @@ const GROUPS_NAMED: usize = 3;
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let gone = seen.nodes.iter().filter_map(|node| gone(node, seen));
     let queues = seen.stats.iter().filter_map(|queue| unattended(queue, seen));
-    gone.chain(queues).chain(versions(seen)).collect()
+    gone.chain(queues).chain(idle(seen)).chain(versions(seen)).collect()
 }
 
 fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
@@ -40,6 +40,30 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
         "no living node can take them over: start `seriatim serve`"
     };
     Some(Finding::new(Severity::Serious, format!("node {}", node.info.id), found, advice))
+}
+
+/// Nodes live, and all of them are told to take no work.
+fn idle(seen: &Seen) -> Option<Finding> {
+    let is_living =
+        |node: &&NodeView| !node.dead && !is_late(node, seen.now) && !node.info.queues.is_empty();
+    let living: Vec<&NodeView> = seen.nodes.iter().filter(is_living).collect();
+    if living.iter().any(|node| takes_work(node, seen.now)) {
+        return None;
+    }
+    let (about, found) = match &*living {
+        [] => return None,
+        [one] => (format!("node {}", one.info.id), "is the only one, and takes no work".to_owned()),
+        several => ("nodes".to_owned(), format!("none of the {} takes work", several.len())),
+    };
+    let is_quiet = living.iter().find(|node| node.command == Some(Command::Quiet));
+    let advice = match is_quiet {
+        Some(quiet) => format!(
+            "`seriatim nodes resume {}` lets it claim work again; or start `seriatim serve`",
+            operand(&quiet.info.id.0)
+        ),
+        None => "start `seriatim serve` if jobs shall run: those that live are stopping".to_owned(),
+    };
+    Some(Finding::new(Severity::Warning, about, found, advice))
 }
 
 fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {

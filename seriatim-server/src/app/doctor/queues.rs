@@ -16,17 +16,19 @@ const NEARLY_FULL_PERCENT: u64 = 80;
 const ERROR_COLUMNS: usize = 120;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = seen.stats.iter().filter_map(paused).collect();
+    let paused = seen.stats.iter().filter_map(|queue| paused(queue, seen));
+    let mut findings: Vec<Finding> = paused.collect();
     findings.extend(seen.stats.iter().filter_map(|queue| morgue(queue, seen)));
     findings
 }
 
-fn paused(queue: &QueueStats) -> Option<Finding> {
+fn paused(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     (queue.paused && queue.jobs > 0).then(|| {
+        let by = seen.paused_by(&queue.queue, |pauses| pauses.queue.as_ref());
         Finding::of_queue(
             Severity::Warning,
             &queue.queue,
-            format!("is paused, with {} waiting", count(queue.jobs, "job")),
+            format!("is paused{by}, with {} waiting", count(queue.jobs, "job")),
             format!("resume it with `seriatim queues resume {}`", queue.queue),
         )
         .repair(Repair::ResumeQueue)

@@ -38,6 +38,14 @@ fn judged(kind: TroubleKind) -> (Severity, &'static str) {
             Severity::Serious,
             "the store refuses it: check the log of that node, and the named lane or queue",
         ),
+        TroubleKind::SettlesLocked => (
+            Severity::Warning,
+            "end that transaction, or the session that forgot it (PostgreSQL: `pg_stat_activity`, MySQL: `information_schema.innodb_trx`); the outcome is sent again until it is stored, or until the claim's lease ends",
+        ),
+        TroubleKind::WritesLost => (
+            Severity::Warning,
+            "what was pushed in the last moments before may be missing too, and what was done then runs again: let replicas confirm writes (Redis: `wait_replicas` in the URL), and see whether the disk should (`appendfsync always`)",
+        ),
         TroubleKind::InboxNotDrained => (
             Severity::Serious,
             "tasks that SQL sessions insert wait: check the log of that node, and its rights in the database",

@@ -181,6 +181,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_month_has_the_work_of_queues_that_were_busy_for_some_minutes_only() {
+        let (store, mut recorder) = (Memory::new(), Recorder::default());
+        let busy = |minute: i64, from, to| (from..to).contains(&minute);
+        for minute in 0..30 {
+            let of = |name, (from, to): (i64, i64)| {
+                let mut of = figures(name, 100 * minute.clamp(from, to).unsigned_abs(), 0);
+                of.stats.jobs = u64::from(busy(minute, from, to));
+                of
+            };
+            let figures = [of("early", (0, 4)), of("late", (10, 13))];
+            recorder.add(&store, &figures, at(60 * minute)).await.unwrap();
+        }
+        let done = async |queue: &str| {
+            let hours = read::<Point>(&store, queue, Span::Month, at(30 * 60)).await.unwrap();
+            hours.iter().map(|(_, point)| point.done).sum::<u64>()
+        };
+        assert_eq!((done("early").await, done("late").await), (400, 300));
+        assert_eq!(done(ALL).await, 700);
+    }
+
+    #[tokio::test]
     async fn e1_the_size_of_the_store_is_recorded_beside_the_figures() {
         let folder = std::env::temp_dir().join(format!("seriatim-vitals-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

@@ -7,9 +7,6 @@ use seriatim::store::{Note, NoteQuery, Store};
 use super::point::{Interval, Row};
 use super::series::{DAY, HOUR, MINUTE, Series};
 
-/// The point of an hour is brought up to date so often, in minutes.
-const HOURS_EVERY: i64 = 10;
-
 /// By name.
 pub(super) struct Rows<P>(HashMap<String, Row<P>>);
 
@@ -20,7 +17,8 @@ impl<P> Default for Rows<P> {
 }
 
 impl<P: Interval> Rows<P> {
-    /// Adds the rows that a point changes to the notes to write.
+    /// Adds the rows that a point changes to the notes to write: also that of the day, as the queue may be idle from now
+    /// on.
     pub(super) async fn note(
         &mut self,
         store: &dyn Store,
@@ -33,8 +31,7 @@ impl<P: Interval> Rows<P> {
         row.set((minute.rem_euclid(HOUR) / MINUTE) as usize, point);
         let (packed, together) = (row.packed(), row.together());
         notes.push(Note::new(Series::Minutes.name(of, minute), packed));
-        let is_due = (minute / MINUTE).rem_euclid(HOURS_EVERY) == HOURS_EVERY - 1;
-        if let (true, Some(together)) = (is_due, together) {
+        if let Some(together) = together {
             let name = Series::Hours.name(of, minute);
             let row = self.row(store, name.clone()).await?;
             row.set((minute.rem_euclid(DAY) / HOUR) as usize, together);

@@ -62,7 +62,7 @@ impl Action {
     }
 
     /// Whether it leaves lanes alone that have not failed.
-    pub(super) fn is_for_failed(self) -> bool {
+    pub(crate) fn is_for_failed(self) -> bool {
         matches!(self, Self::Bury | Self::DeleteFailed)
     }
 
@@ -127,13 +127,19 @@ impl Action {
         }
     }
 
+    /// The same of a number of them, which may be one.
+    pub(crate) fn objects_of(self, count: u64) -> &'static str {
+        let all = self.objects();
+        if count == 1 { all.strip_suffix('s').unwrap_or(all) } else { all }
+    }
+
     /// What was done to a number of them, as in `12 dead jobs requeued`.
     pub(crate) fn done(self) -> &'static str {
         match self {
             Self::Requeue => "requeued",
             Self::DeleteDead | Self::DeleteJobs | Self::DeleteFailed => "deleted",
-            Self::CancelJobs => "canceled",
-            Self::Retry => "due now",
+            Self::CancelJobs => "cancelled",
+            Self::Retry => "set to run now",
             Self::Pause => "paused",
             Self::Resume => "resumed",
             Self::Bury => "buried",

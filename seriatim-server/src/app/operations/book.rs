@@ -56,14 +56,10 @@ pub(crate) async fn begin(
     }
     let now = store.now().await?;
     let id = format!("{:016}-{:08x}", now.as_micros(), fastrand::u32(..));
-    let rows_left = match wish.action.on_lanes() {
-        Some(_) if wish.named().is_none() => {
-            let stats = Figures::one(store, &wish.queue).await?.stats;
-            let by_jobs = stats.mode.is_some_and(|mode| wish.finds_jobs(mode));
-            if by_jobs { stats.jobs } else { stats.lanes }
-        }
-        _ => u64::MAX,
-    };
+    let mut rest = Vec::new();
+    for name in wish.names().iter().rev() {
+        rest.push((name.clone(), rows_of(store, &wish.of(name)).await?));
+    }
     let mut notes = ids(&id, &mut wish);
     wish.before = Some(preview.before);
     let state = if begin.waits.is_zero() { State::Running } else { State::Waiting };
@@ -83,12 +79,33 @@ pub(crate) async fn begin(
         stopped_by: None,
     };
     let (runner, beat) = (begin.runner.to_owned(), now.as_micros());
-    let record = Record { operation, after: None, rows_left, runner, beat, next_at: 0, steps: 0 };
+    let mut record = Record {
+        operation,
+        queue: String::new(),
+        rest,
+        after: None,
+        rows_left: 0,
+        runner,
+        beat,
+        next_at: 0,
+        steps: 0,
+    };
+    record.next_queue();
     notes.push(note(&record));
     notes.push(Note::new(format!("operation-open/{id}"), ""));
     store.write_notes(notes).await?;
     trim(store).await?;
     Ok(record.operation)
+}
+
+/// Rows of a queue to look at: lanes that come later are not meant.
+async fn rows_of(store: &dyn Store, wish: &Wish) -> Result<u64> {
+    if wish.action.on_lanes().is_none() || wish.named().is_some() {
+        return Ok(u64::MAX);
+    }
+    let stats = Figures::one(store, &wish.queue).await?.stats;
+    let by_jobs = stats.mode.is_some_and(|mode| wish.finds_jobs(mode));
+    Ok(if by_jobs { stats.jobs } else { stats.lanes })
 }
 
 /// Takes what is named one by one out of the wish, into notes of their own.
@@ -179,6 +196,16 @@ fn shown((record, stopped): (Record, Option<String>)) -> Operation {
 pub(crate) async fn list(store: &dyn Store) -> seriatim::Result<Vec<Operation>> {
     let notes = store.read_notes(NoteQuery::of("operation/")).await?;
     Ok(records(notes).into_iter().rev().map(shown).collect())
+}
+
+/// Those of callers who may use these queues.
+pub(crate) async fn list_within(
+    store: &dyn Store,
+    may_use: impl Fn(&str) -> bool,
+) -> seriatim::Result<Vec<Operation>> {
+    let mut all = list(store).await?;
+    all.retain(|operation| operation.is_within(&may_use));
+    Ok(all)
 }
 
 /// The operation of this id.

@@ -14,8 +14,8 @@ mod run;
 mod wish;
 
 pub(crate) use action::Action;
-pub(crate) use book::{Begin, begin, list, show, stop, take_over};
+pub(crate) use book::{Begin, begin, list, list_within, show, stop, take_over};
 pub(crate) use operation::{Operation, State};
 pub(crate) use preview::{LOOKED_MAX, Preview, Sample, preview};
 pub(crate) use run::{Leaving, refuse_running, run};
-pub(crate) use wish::{List, Wish};
+pub(crate) use wish::{ALL_QUEUES, List, QUEUES_MAX, Wish};

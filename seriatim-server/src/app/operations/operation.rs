@@ -43,9 +43,15 @@ pub(crate) struct Operation {
 pub(super) struct Record {
     #[serde(flatten)]
     pub(super) operation: Operation,
+    /// The queue of the next step; that of the operation if unset.
+    #[serde(default)]
+    pub(super) queue: String,
+    /// The queues behind it, the last first, and the rows of each to look at.
+    #[serde(default)]
+    pub(super) rest: Vec<(String, u64)>,
     /// Where the next step begins.
     pub(super) after: Option<String>,
-    /// Rows that are left to look at: lanes that come later are not meant.
+    /// Rows of the queue that are left to look at.
     pub(super) rows_left: u64,
     /// The process that carries it out; empty if none does.
     pub(super) runner: String,
@@ -57,6 +63,17 @@ pub(super) struct Record {
     /// How many steps were written down.
     #[serde(default)]
     pub(super) steps: u64,
+}
+
+impl Record {
+    /// Goes on to the next queue. Whether there is one.
+    pub(super) fn next_queue(&mut self) -> bool {
+        self.after = None;
+        let next = self.rest.pop();
+        let is_some = next.is_some();
+        (self.queue, self.rows_left) = next.unwrap_or_default();
+        is_some
+    }
 }
 
 /// How far an operation is.
@@ -96,8 +113,9 @@ impl State {
 impl Operation {
     /// How it ended, for the audit.
     pub(super) fn deed(&self, now: Timestamp) -> Deed {
-        let Wish { queue, key, .. } = &self.what;
-        let named = [("queue", Some(queue)), ("key", key.as_ref()), ("operation", Some(&self.id))];
+        let (place, queues) = self.what.place();
+        let key = self.what.key.as_ref();
+        let named = [(place, Some(&queues)), ("key", key), ("operation", Some(&self.id))];
         let named = named.into_iter().filter_map(|(name, value)| Some((name, one_line(value?))));
         let by = self.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         Deed {
@@ -114,6 +132,11 @@ impl Operation {
         }
     }
 
+    /// Whether a caller may see it: one who may use all of its queues.
+    pub(crate) fn is_within(&self, may_use: impl Fn(&str) -> bool) -> bool {
+        self.what.names().iter().all(|name| may_use(name))
+    }
+
     /// Whether it paused the keys of the queue by a name or beginning that this one has. Others may have been among
     /// those that it paused: what is named one by one is forgotten, and states change.
     pub(crate) fn has_paused(&self, queue: &str, key: &str) -> bool {
@@ -122,7 +145,8 @@ impl Operation {
         let begins = wish.prefix.as_deref().map(|prefix| key.starts_with(prefix));
         let is_named = is_key.into_iter().chain(begins).min().unwrap_or_default();
         let is_done = self.count > 0 && wish.state.is_none();
-        wish.action == Action::Pause && wish.queue == queue && is_done && is_named
+        let is_there = wish.names().iter().any(|name| name == queue);
+        wish.action == Action::Pause && is_there && is_done && is_named
     }
 
     /// How many of how many, in words: `3,000 of 10,240 dead jobs requeued`.
@@ -130,6 +154,10 @@ impl Operation {
         let action = self.what.action;
         let (count, of) = (grouped(self.count), grouped(self.expected));
         let of = if self.expected_more { format!("over {of}") } else { of };
-        format!("{count} of {of} {} {}", action.objects(), action.done())
+        let objects = match self.expected_more {
+            true => action.objects(),
+            false => action.objects_of(self.expected),
+        };
+        format!("{count} of {of} {} {}", objects, action.done())
     }
 }

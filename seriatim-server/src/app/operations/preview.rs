@@ -34,6 +34,9 @@ pub(crate) struct Preview {
     #[serde(flatten)]
     pub(crate) count: Count,
     pub(crate) samples: Vec<Sample>,
+    /// Jobs of the lanes that were counted, running ones included; none if the lanes did not tell
+    #[serde(skip)]
+    pub(crate) jobs: Option<u64>,
     /// Send it with the operation, so that it acts only on what was counted
     pub(crate) before: Time,
     /// Send this as `confirm` to delete them. If counting ended early, it is the number of all in the queue
@@ -54,6 +57,7 @@ pub(crate) struct Count {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "OperationSample")]
 pub(crate) struct Sample {
+    pub(crate) queue: String,
     /// The id of a job or a lane
     pub(crate) id: String,
     pub(crate) key: Option<String>,
@@ -94,80 +98,111 @@ impl Preview {
 /// Counts; reads a bounded number of rows.
 pub(crate) async fn preview(store: &dyn Store, wish: &Wish) -> Result<Preview> {
     wish.check()?;
-    let mode = find::queue(store, &wish.queue).await?.queue.mode;
-    let before = match wish.before {
-        Some(Time(before)) => before,
-        None => store.now().await?,
-    };
-    let Counted { count, more, samples } = listed(store, (wish, mode), before).await?;
+    // What comes after the count is not done, also if a filter reaches into the future.
+    let now = store.now().await?;
+    let before = wish.before.map_or(now, |Time(before)| before.min(now));
+    let mut counted = Counted::default();
+    for name in wish.names() {
+        if counted.is_full() {
+            counted.more = true;
+            break;
+        }
+        let mode = find::queue(store, name).await?.queue.mode;
+        counted.list(store, (&wish.of(name), mode), before).await?;
+    }
+    let Counted { count, more, samples, jobs, is_partial, .. } = counted;
+    let jobs = (!is_partial && count > 0).then_some(jobs);
     let count = Count { count: count.min(COUNTED_MAX), more: more || count > COUNTED_MAX };
     let confirm = match wish.action.deletes() {
         true if count.more => Some(most(store, wish).await?),
         true => Some(count.count).filter(|count| *count > CONFIRM_ABOVE),
         false => None,
     };
-    Ok(Preview { count, samples, before: Time(before), confirm })
+    Ok(Preview { count, samples, jobs, before: Time(before), confirm })
 }
 
 /// The whole count. A preview shows at most [`COUNTED_MAX`].
+#[derive(Default)]
 struct Counted {
     count: u64,
+    looked: u64,
     more: bool,
     samples: Vec<Sample>,
+    jobs: u64,
+    /// Whether something else than lanes was found, which tells no number of jobs.
+    is_partial: bool,
 }
 
-async fn listed(store: &dyn Store, wish: (&Wish, Mode), before: Timestamp) -> Result<Counted> {
-    let (mut count, mut looked, mut after) = (0, 0, None);
-    let (mut samples, mut lanes) = (Vec::new(), BTreeSet::new());
-    let more = loop {
-        // The latest that died are those that people ask about; in a large morgue only the first are looked at.
-        let (by, place) = (JobOrder::UpdatedAt, (after, STEP_ROWS_MAX));
-        let mut seen = look(store, wish, before, by, place).await?;
-        if let (Found::Jobs(jobs), Some(_)) = (&mut seen.found, wish.0.action.on_lanes()) {
-            // A lane counts once, however many of its jobs were found.
-            jobs.retain(|job| job.lane.is_some_and(|lane| lanes.insert(lane)));
+impl Counted {
+    fn is_full(&self) -> bool {
+        self.count >= COUNTED_MAX || self.looked >= LOOKED_MAX
+    }
+
+    /// Counts those of one queue.
+    async fn list(
+        &mut self,
+        store: &dyn Store,
+        wish: (&Wish, Mode),
+        before: Timestamp,
+    ) -> Result<()> {
+        let (mut after, mut lanes) = (None, BTreeSet::new());
+        loop {
+            // The latest that died are those that people ask about; in a large morgue only the first are looked at.
+            let (by, place) = (JobOrder::UpdatedAt, (after, STEP_ROWS_MAX));
+            let mut seen = look(store, wish, before, by, place).await?;
+            if let (Found::Jobs(jobs), Some(_)) = (&mut seen.found, wish.0.action.on_lanes()) {
+                // A lane counts once, however many of its jobs were found.
+                jobs.retain(|job| job.lane.is_some_and(|lane| lanes.insert(lane)));
+            }
+            self.count += seen.found.len() as u64;
+            match &seen.found {
+                Found::Lanes(lanes) => self.jobs += lanes.iter().map(|lane| lane.jobs).sum::<u64>(),
+                _ => self.is_partial = true,
+            }
+            self.looked += seen.rows;
+            if self.samples.len() < SAMPLES {
+                self.samples.extend(shown(store, wish.0, &seen.found).await?);
+                self.samples.truncate(SAMPLES);
+            }
+            after = seen.next;
+            if after.is_none() {
+                return Ok(());
+            }
+            if self.is_full() {
+                self.more = true;
+                return Ok(());
+            }
         }
-        count += seen.found.len() as u64;
-        looked += seen.rows;
-        if samples.len() < SAMPLES {
-            samples.extend(shown(store, wish.0, &seen.found).await?);
-            samples.truncate(SAMPLES);
-        }
-        after = seen.next;
-        if after.is_none() {
-            break false;
-        }
-        if count >= COUNTED_MAX || looked >= LOOKED_MAX {
-            break true;
-        }
-    };
-    Ok(Counted { count, more, samples })
+    }
 }
 
-/// All that the queue has, of which a filter may leave a part. To type where counting ended would hide how many there are.
+/// All that its queues have, of which a filter may leave a part. To type where counting ended would hide how many there are.
 async fn most(store: &dyn Store, wish: &Wish) -> Result<u64> {
-    let stats = Figures::one(store, &wish.queue).await?.stats;
-    Ok(match wish.action {
-        Action::CancelJobs => stats.jobs,
-        action if action.on_lanes().is_some() => stats.lanes,
-        _ => stats.dead,
-    })
-}
-
-fn sample(id: impl fmt::Display, key: Option<&str>, error: Option<&str>) -> Sample {
-    let short = |text: &str| cut(&one_line(text), COLUMNS);
-    let (key, error) = (key.map(short), error.map(short));
-    Sample { id: id.to_string(), key, error }
+    let mut most = 0;
+    for name in wish.names() {
+        let stats = Figures::one(store, name).await?.stats;
+        most += match wish.action {
+            Action::CancelJobs => stats.jobs,
+            action if action.on_lanes().is_some() => stats.lanes,
+            _ => stats.dead,
+        };
+    }
+    Ok(most)
 }
 
 async fn shown(store: &dyn Store, wish: &Wish, found: &Found) -> Result<Vec<Sample>> {
     let queue = wish.queue.as_str();
+    let sample = |id: String, key: Option<&str>, error: Option<&str>| {
+        let short = |text: &str| cut(&one_line(text), COLUMNS);
+        Sample { queue: queue.to_owned(), id, key: key.map(short), error: error.map(short) }
+    };
     let of_job = |job: &JobView| {
         let lane = job.lane.filter(|_| wish.action.on_lanes().is_some());
         let id = lane.map_or_else(|| job.id.to_string(), |lane| lane.to_string());
         sample(id, job.key.as_deref(), job.error.as_deref())
     };
-    let of_lane = |lane: &LaneView| sample(lane.lane, lane.key.as_deref(), lane.error.as_deref());
+    let of_lane =
+        |lane: &LaneView| sample(lane.lane.to_string(), lane.key.as_deref(), lane.error.as_deref());
     let mut samples = Vec::with_capacity(SAMPLES);
     match found {
         Found::Jobs(jobs) => samples.extend(jobs.iter().take(SAMPLES).map(of_job)),
@@ -175,14 +210,18 @@ async fn shown(store: &dyn Store, wish: &Wish, found: &Found) -> Result<Vec<Samp
         Found::TheseJobs(ids) => {
             for id in ids.iter().take(SAMPLES) {
                 let known = store.job(*id).await?.filter(|job| *job.queue == *queue);
-                samples.push(known.as_ref().map_or_else(|| sample(id, None, None), of_job));
+                samples.push(
+                    known.as_ref().map_or_else(|| sample(id.to_string(), None, None), of_job),
+                );
             }
         }
         Found::TheseLanes(ids) => {
             for id in ids.iter().take(SAMPLES) {
                 let query = LaneQuery { lane: Some(*id), rows_max: 1, ..LaneQuery::new(queue) };
                 let known = store.lanes(query).await?.rows.pop();
-                samples.push(known.as_ref().map_or_else(|| sample(id, None, None), of_lane));
+                samples.push(
+                    known.as_ref().map_or_else(|| sample(id.to_string(), None, None), of_lane),
+                );
             }
         }
     }

@@ -144,15 +144,31 @@ async fn work(
     now: Timestamp,
     left: &mut Option<Look>,
 ) -> Result<()> {
-    let wish = book::whole(&**store, &record.operation).await?;
-    let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
+    let whole = book::whole(&**store, &record.operation).await?;
+    let queue = if record.queue.is_empty() { &whole.queue } else { &record.queue };
+    let wish = whole.of(queue);
+    if wish.queue.is_empty() {
+        // All queues were meant, and none had anything.
+        end(record, State::Done, now);
+        return Ok(());
+    }
+    let mode = match find::queue(&**store, &wish.queue).await {
+        Ok(view) => view.queue.mode,
+        // It was deleted meanwhile; the others have not been.
+        Err(error) if error.kind() == ErrorKind::NotFound && whole.queues.is_some() => {
+            *left = None;
+            end_queue(record, now);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
     let before = wish.before.map_or(now, |Time(before)| before);
     let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
     // A filter may leave out most of them.
     let looked = most.saturating_mul(4).clamp(PACED_ROWS_MIN, STEP_ROWS_MAX as u64);
     let rows_max = record.rows_left.min(looked) as usize;
     if rows_max == 0 {
-        end(record, State::Done, now);
+        end_queue(record, now);
         return Ok(());
     }
     let Look { found, rows, next } = match left.take() {
@@ -184,9 +200,16 @@ async fn work(
     record.rows_left = record.rows_left.saturating_sub(rows);
     record.after = next;
     if record.after.is_none() || record.rows_left == 0 {
-        end(record, State::Done, now);
+        end_queue(record, now);
     }
     Ok(())
+}
+
+/// Goes on to the next queue; with the last one the operation ends.
+fn end_queue(record: &mut Record, now: Timestamp) {
+    if !record.next_queue() {
+        end(record, State::Done, now);
+    }
 }
 
 fn end(record: &mut Record, state: State, now: Timestamp) {
@@ -204,7 +227,7 @@ async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Resu
     }
     // Who sees the end finds it in the audit.
     if !record.operation.state.is_open() {
-        deeds::keep(store, &record.operation.deed(now), now).await?;
+        deeds::keep_at(store, &record.operation.deed(now), now).await?;
     }
     // Now that it is counted, what the step intended counts no more.
     record.steps += 1;
@@ -261,7 +284,7 @@ async fn on_jobs(
     match wish.action {
         Action::CancelJobs => {
             intent.write(store, &ids).await?;
-            canceled(store, ids).await
+            cancelled(store, ids).await
         }
         Action::DeleteJobs => {
             intent.write(store, &ids).await?;
@@ -281,7 +304,7 @@ async fn of_queue(store: &dyn Store, queue: &str, ids: Vec<JobId>) -> Result<Vec
 }
 
 /// Cancels jobs that wait, and asks for it where they run; leaves alone those that have ended.
-async fn canceled(store: &dyn Store, jobs: Vec<JobId>) -> Result<u64> {
+async fn cancelled(store: &dyn Store, jobs: Vec<JobId>) -> Result<u64> {
     let answers = store.cancel(Cancel { now: None, jobs }).await?;
     let is_done = |answer: &&Cancelled| matches!(answer, Cancelled::Now | Cancelled::Flagged);
     Ok(answers.iter().filter(is_done).count() as u64)

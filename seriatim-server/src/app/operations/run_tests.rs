@@ -108,6 +108,18 @@ async fn what_was_counted_is_what_is_done_in_steps() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_filter_that_reaches_into_the_future_leaves_alone_what_came_later() {
+    let store = with_dead(3).await;
+    let far = Some(Time(Memory::TOKIO_TIME_START + Duration::from_secs(1 << 30)));
+    let mut wish = Wish { before: far, ..Wish::new(Action::Requeue, "orders") };
+    let counted = preview(&*store, &wish).await.unwrap();
+    // As a page sends what it counted.
+    wish.before = Some(counted.before);
+    fail_each(&store, Queue::fifo("orders").max_retries(0), "later", 4).await;
+    assert_eq!(preview(&*store, &wish).await.unwrap().count.count, 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_came_later_is_left_alone() {
     let store = with_dead(10).await;
     let early = store.now().await.unwrap() - Duration::from_secs(60);
@@ -271,7 +283,7 @@ async fn operations_are_bounded_in_number_and_the_oldest_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_and_running_jobs_are_canceled_by_filter_and_what_came_later_is_left_alone() {
+async fn waiting_and_running_jobs_are_cancelled_by_filter_and_what_came_later_is_left_alone() {
     let store = with_dead(1).await;
     push(&store, 0..1_200, "a").await;
     push(&store, 0..30, "b").await;
@@ -286,7 +298,7 @@ async fn waiting_and_running_jobs_are_canceled_by_filter_and_what_came_later_is_
     let operation = begun(&store, wish, Duration::ZERO).await;
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
     let done = show(&*store, &operation.id).await.unwrap();
-    assert_eq!(done.progress(), "1,200 of 1,200 waiting and running jobs canceled");
+    assert_eq!(done.progress(), "1,200 of 1,200 waiting and running jobs cancelled");
     let live = JobQuery { rows_max: 1_000, ..JobQuery::new("orders", JobFilter::Live) };
     let left = store.jobs(live).await.unwrap().rows;
     assert_eq!(left.len(), running.len() + 30 + 5);

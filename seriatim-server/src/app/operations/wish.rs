@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use seriatim::store::{JobView, LaneId, LaneStage, LaneView, Owner};
+use seriatim::store::{JobView, LaneId, LaneStage, LaneView, Owner, Store};
 use seriatim::{JobId, Mode, Rate, Timestamp};
 
 use super::action::Action;
@@ -15,24 +15,35 @@ use crate::app::causes::{UNKNOWN_CAUSE, masked};
 use crate::app::error::{Error, Result};
 use crate::base::text::one_line;
 use crate::base::time::absolute;
-use crate::protocol::schema::{Foreign, queue_pattern};
+use crate::protocol::schema::{Foreign, exactly_one, queue_pattern};
 use crate::protocol::value::Time;
 
 /// Jobs or lanes that one step looks at, and most that a wish names one by one.
 pub(super) const STEP_ROWS_MAX: usize = 1_000;
 /// To delete or cancel more than this, confirm their number.
 pub(super) const CONFIRM_ABOVE: u64 = 1_000;
+/// Most queues of one operation: its record has their names.
+pub(crate) const QUEUES_MAX: usize = 50;
+/// Stands for all queues that the caller may use.
+pub(crate) const ALL_QUEUES: &str = "*";
+/// Queues that are named in words; of more their number is.
+const QUEUES_NAMED_MAX: usize = 5;
 /// Longest text of a filter, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;
 
 /// What is to be done, and to which jobs or lanes: those for which all filters hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "OperationWish")]
+#[schemars(rename = "OperationWish", transform = |schema: &mut _| exactly_one(schema, &["queue", "queues"]))]
 pub(crate) struct Wish {
     pub(crate) action: Action,
-    #[schemars(regex(pattern = queue_pattern()))]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "String", regex(pattern = queue_pattern()))]
     pub(crate) queue: String,
+    /// These queues, at most 50, one after another; `*` alone for all that have something to do and that the token may use
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "List<String>", extend("maxItems" = QUEUES_MAX))]
+    pub(crate) queues: Option<List<String>>,
     /// Only of this key
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -93,6 +104,7 @@ impl Wish {
         Self {
             action,
             queue: queue.into(),
+            queues: None,
             key: None,
             prefix: None,
             task: None,
@@ -108,8 +120,83 @@ impl Wish {
         }
     }
 
+    /// In all queues that the caller may use.
+    pub(crate) fn in_all_queues(self) -> Self {
+        Self { queue: String::new(), queues: Some(List(vec![ALL_QUEUES.to_owned()])), ..self }
+    }
+
+    /// The names of its queues, as they were sent.
+    pub(crate) fn names(&self) -> &[String] {
+        self.queues.as_ref().map_or(std::slice::from_ref(&self.queue), |List(names)| names)
+    }
+
+    /// The names of its queues, as they were sent, but for what stands for all.
+    pub(crate) fn named_queues(&self) -> impl Iterator<Item = &str> {
+        self.names().iter().map(String::as_str).filter(|name| *name != ALL_QUEUES)
+    }
+
+    /// The same in one queue.
+    pub(super) fn of(&self, queue: &str) -> Self {
+        Self { queue: queue.to_owned(), queues: None, ..self.clone() }
+    }
+
+    /// With the names of its queues, where all are meant: those with something to do that `may_use` admits.
+    pub(crate) async fn resolved(
+        mut self,
+        store: &dyn Store,
+        may_use: impl Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let wrong = |why: String| Err(Error::Bound { field: "queues", why });
+        let (is_dead, is_one) = (self.is_on_dead(), !self.queue.is_empty());
+        let Some(List(names)) = &mut self.queues else { return Ok(self) };
+        if names.is_empty() || is_one {
+            return wrong("name one `queue`, or several `queues`".to_owned());
+        }
+        if names.iter().any(|name| name == ALL_QUEUES) {
+            if names.len() > 1 {
+                return wrong("`*` is all queues: name no others beside it".to_owned());
+            }
+            let mut stats = store.stats(None).await?;
+            stats
+                .retain(|of| may_use(&of.queue) && if is_dead { of.dead > 0 } else { of.jobs > 0 });
+            *names = stats.into_iter().map(|of| of.queue.to_string()).collect();
+        }
+        names.sort_unstable();
+        names.dedup();
+        match names.len() {
+            0..=QUEUES_MAX => Ok(self),
+            many => wrong(format!("{many} queues: at most {QUEUES_MAX} in one operation")),
+        }
+    }
+
+    /// Whether it is on dead jobs alone.
+    fn is_on_dead(&self) -> bool {
+        matches!(self.action, Action::Requeue | Action::DeleteDead)
+    }
+
+    /// Its queues, as forms and queries name them.
+    pub(crate) fn place(&self) -> (&'static str, String) {
+        match &self.queues {
+            Some(List(names)) => ("queues", names.join(",")),
+            None => ("queue", self.queue.clone()),
+        }
+    }
+
+    /// Its queues, in words.
+    fn place_in_words(&self) -> String {
+        match self.names() {
+            [] => "no queue".to_owned(),
+            [all] if all == ALL_QUEUES => "all queues".to_owned(),
+            names if names.len() <= QUEUES_NAMED_MAX => names.join(", "),
+            names => format!("{} queues", names.len()),
+        }
+    }
+
     /// Refuses filters that do not belong to the action.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.queue.is_empty() && self.queues.is_none() {
+            return Err(Error::Bound { field: "queue", why: "name a queue".to_owned() });
+        }
         let wrong =
             |field, why: &str| Err(Error::Bound { field, why: format!("{why}: {}", self.action) });
         let on_lanes = self.action.on_lanes().is_some();
@@ -140,6 +227,9 @@ impl Wish {
             return Err(Error::Bound { field: "filter", why });
         }
         let Some(named) = self.named() else { return Ok(()) };
+        if self.queues.is_some() {
+            return wrong("queues", "what is named one by one is of one queue");
+        }
         if !(1..=STEP_ROWS_MAX).contains(&named) {
             let field = if on_lanes { "lanes" } else { "jobs" };
             let why = format!("name 1 to {STEP_ROWS_MAX}, not {named}");
@@ -260,7 +350,7 @@ impl Wish {
     pub(crate) fn in_words(&self) -> String {
         let mut words = match self.named() {
             Some(named) => format!("{named} chosen {} of {}", self.action.objects(), self.queue),
-            None => format!("{} of {}", self.action.objects(), self.queue),
+            None => format!("{} of {}", self.action.objects(), self.place_in_words()),
         };
         for (name, value) in self.filters() {
             let says = match name {

@@ -36,17 +36,23 @@ impl Forms {
         Self { config: config.clone(), keys: keys.unwrap_or_default(), keyless }
     }
 
-    /// Gives a job its stored form. What equal payloads have in common is read before.
+    /// Gives a job its stored form. What equal payloads have in common is read before. A payload that no worker may get is
+    /// refused here: its stored form may be short and flat.
     pub(super) fn write(&self, job: &mut Job) -> Result<()> {
         let plain = job.payload.as_bytes();
-        let seals = self.seals(&job.queue);
+        let (seals, packs) = (self.seals(&job.queue), self.config.compresses(&job.queue));
+        let is_odd = plain.starts_with(START.as_bytes());
+        if !seals && !packs && !is_odd {
+            return Ok(());
+        }
+        job.payload.validate()?;
         if let Some(why) = self.keyless.as_ref().filter(|_| seals) {
             let queue = &job.queue;
             let message = format!("payloads of queue {queue:?} are encrypted, but {why}");
             return Err(Error::invalid("payload", message));
         }
-        let packed = self.config.compresses(&job.queue).then(|| packed(plain)).flatten();
-        if !seals && packed.is_none() && !plain.starts_with(START.as_bytes()) {
+        let packed = packs.then(|| packed(plain)).flatten();
+        if !seals && packed.is_none() && !is_odd {
             return Ok(());
         }
         let form = if packed.is_some() { "z" } else { "p" };
@@ -200,6 +206,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_payload_is_refused_by_its_own_size_and_depth_however_short_its_stored_form_is() {
+        let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        for text in [format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX)), deep] {
+            for forms in [forms(true, &[]), forms(true, &[ONE])] {
+                let error = forms.write(&mut job(&text)).unwrap_err();
+                assert_eq!(error.field(), Some("payload"), "{error}");
+            }
+        }
+        let most = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
+        let forms = forms(true, &[]);
+        let stored = stored(&forms, &most).payload;
+        assert_eq!(forms.read(&stored).unwrap().unwrap().as_bytes(), most.as_bytes());
     }
 
     #[test]

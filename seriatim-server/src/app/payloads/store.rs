@@ -40,12 +40,14 @@ impl Wrapper for Formed {
     }
 
     async fn push(&self, mut request: Push) -> Result<Vec<Pushed>> {
-        request.jobs.iter_mut().try_for_each(|job| self.forms.write(job))?;
+        for (place, job) in request.jobs.iter_mut().enumerate() {
+            self.forms.write(job).map_err(|error| error.in_field(format!("jobs[{place}]")))?;
+        }
         self.inner.push(request).await
     }
 
     async fn open_batch(&self, mut request: OpenBatch) -> Result<BatchView> {
-        self.forms.write(&mut request.callback)?;
+        self.forms.write(&mut request.callback).map_err(|error| error.in_field("callback"))?;
         self.inner.open_batch(request).await
     }
 

@@ -38,7 +38,7 @@ impl Bench {
         }
         let measure = async |store| match (self.backlog, self.hot, self.churn) {
             (Some(jobs), ..) => claims::measure(&store, jobs).await,
-            (_, Some(payloads), _) => hot::measure(&store, &self.queue(), payloads).await,
+            (_, Some(payloads), _) => self.hot(&store, &self.queue(), payloads).await,
             (.., Some(length)) => self.churn(&store, length).await,
             (None, None, None) => match self.with {
                 Some(extra) => self.with_and_without(extra, &store).await,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use seriatim::limits::PAYLOAD_BYTES_MAX;
 use seriatim::store::Declare;
 use seriatim::{Job, Mode, Payload, Queue, SharedStore};
 
@@ -33,7 +34,7 @@ pub(super) enum Extra {
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(super) store: StoreArg,
-    /// Jobs
+    /// Number of jobs
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) jobs: u64,
     /// Maximum concurrent handler calls
@@ -43,11 +44,11 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "parallel", value_parser = modes())]
     pub(super) mode: Mode,
     /// Number of different keys. Default: one for each job
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) keys: Option<u64>,
-    /// Bytes of payload
-    #[arg(long, default_value_t = 2)]
-    pub(super) payload_bytes: usize,
+    /// Payload size in bytes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=PAYLOAD_BYTES_MAX as i64))]
+    pub(super) payload_bytes: u32,
     /// Keep finished jobs for this long, as `retain_completed` does
     #[arg(long, value_parser = crate::cli::args::duration)]
     pub(super) retain: Option<Duration>,
@@ -56,14 +57,15 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) backlog: Option<u64>,
-    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind this many payloads
+    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind this many payloads;
+    /// then the first and the last tenth of a drain of them all
     #[arg(long, value_name = "PAYLOADS", conflicts_with_all = ["jobs", "keys", "payload_bytes", "limit", "backlog"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) hot: Option<u64>,
     /// Instead push and drain for this long at full speed, and compare the first tenth of it with the last:
     /// jobs per second, and the size of the store
     #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
-          conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
+          conflicts_with_all = ["jobs", "backlog", "hot", "limit"])]
     pub(super) churn: Option<Duration>,
     /// Instead push and drain the jobs without and with this, in turn, and compare
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["limit", "backlog", "hot", "churn"])]
@@ -94,11 +96,12 @@ impl Bench {
     pub(super) fn job(&self, queue: &Queue, number: u64) -> Job {
         let text = match queue.mode {
             // Different payloads, which do not merge.
-            Mode::Accumulate => format!("{number:>width$}", width = self.payload_bytes),
-            _ => format!("\"{:width$}\"", "", width = self.payload_bytes.saturating_sub(2)),
+            Mode::Accumulate => number.to_string(),
+            _ => String::new(),
         };
-        let job =
-            Job::with_payload(queue.name.as_str(), Payload::from_bytes(text.trim().to_owned()));
+        let fill = (self.payload_bytes as usize).saturating_sub(2 + text.len());
+        let payload = Payload::from_bytes(format!("\"{text}{}\"", " ".repeat(fill)));
+        let job = Job::with_payload(queue.name.as_str(), payload);
         match queue.mode.is_keyed() {
             true => job.key(format!("key-{}", number % self.keys.unwrap_or(u64::MAX))),
             false => job,

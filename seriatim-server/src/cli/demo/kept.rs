@@ -54,7 +54,7 @@ pub(super) async fn leave(folder: &Path) -> Result<()> {
     for path in [&place, &config] {
         if path.exists() {
             let path = path.display();
-            return Err(Failure::failed(format!("{path} is there already: name another folder")));
+            return Err(Failure::failed(format!("{path} already exists: name another folder")));
         }
     }
     let url = toml::Value::from(format!("sqlite:{}", place.display()));
@@ -140,7 +140,7 @@ impl Kept {
             status: 200,
             ..Deed::default()
         };
-        deeds::keep(&*self.store, &deed, self.now).await
+        deeds::keep_at(&*self.store, &deed, self.now).await
     }
 
     async fn dead(&self) -> seriatim::Result<()> {

@@ -73,7 +73,10 @@ struct Worker {
     concurrency: Option<u32>,
 }
 
-pub(super) fn configuration(variables: &Variables) -> Result<Made, String> {
+/// A variable without a text is as if it were not set.
+pub(super) fn configuration(mut variables: Variables) -> Result<Made, String> {
+    variables.retain(|_, text| !text.is_empty());
+    let variables = &variables;
     let mut text = String::from("# Made by seriatim import.\n");
     let mut table = |name: &str, lines: Vec<(&str, Value)>| {
         if !lines.is_empty() {
@@ -200,7 +203,8 @@ fn node(
     Ok(lines.into_iter().filter_map(line).collect())
 }
 
-/// Queues as Dataloader has them: exclusive by `lock_key`, a retry after 30 s times the attempt.
+/// Queues as Dataloader has them: exclusive by `lock_key`, a retry after 30 s times the attempt. It deletes no jobs and
+/// forgets no idempotency keys; a month is as good for its callers, and the store does not grow without end.
 fn workers(variables: &Variables) -> Result<String, String> {
     let Some(json) = variables.get("WORKERS_JSON") else { return Ok(String::new()) };
     let workers: Vec<Worker> =
@@ -209,7 +213,8 @@ fn workers(variables: &Variables) -> Result<String, String> {
         return Err(format!("WORKERS_JSON: at most {QUEUES_MAX} entries"));
     }
     let mut text = String::from(
-        "\n[defaults]\nmode = \"exclusive\"\nbackoff = { kind = \"linear\", base = \"30s\" }\n",
+        "\n[defaults]\nmode = \"exclusive\"\nbackoff = { kind = \"linear\", base = \"30s\" }\n\
+         retain_completed = \"30d\"\nidempotency_ttl = \"30d\"\n",
     );
     for worker in &workers {
         seriatim::store::validate_queue_name(&worker.queue)
@@ -256,10 +261,14 @@ fn is_true(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use seriatim::store::{Cancel, Declare, JobState, Push, PushStatus, Sweep};
+    use seriatim::{Job, Timestamp};
+
     use super::*;
+    use crate::config::Config;
 
     fn of(pairs: &[(&str, &str)]) -> Result<Made, String> {
-        configuration(&pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect())
+        configuration(pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect())
     }
 
     #[test]
@@ -300,6 +309,28 @@ mod tests {
         assert_eq!(table["log"]["file"].as_str(), Some("/var/log/etl/app.log"));
     }
 
+    #[tokio::test]
+    async fn d2_d3_what_ended_days_ago_is_still_found_and_not_run_again() {
+        let made = of(&[("WORKERS_JSON", r#"[{"queue":"etl"}]"#)]).unwrap();
+        let config: Config = toml::from_str(&made.text).unwrap();
+        let store = seriatim::connect("memory:").await.unwrap();
+        let queues = config.declared().unwrap();
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let trigger = async |now| {
+            let job = Job::new("etl", "load").unwrap().key("cbr").idempotency_key("cbr_2025-01-10");
+            store.push(Push { now: Some(now), jobs: vec![job] }).await.unwrap()[0]
+        };
+        let begun = Timestamp::from_secs_f64(1_736_500_000.0);
+        let first = trigger(begun).await;
+        store.cancel(Cancel { now: Some(begun), jobs: vec![first.job_id] }).await.unwrap();
+        let later = Timestamp::from_secs_f64(1_736_500_000.0 + 29.0 * 86_400.0);
+        store.sweep(Sweep { now: Some(later), rows_max: 10 }).await.unwrap();
+        let again = trigger(later).await;
+        assert_eq!((again.status, again.job_id), (PushStatus::Duplicate, first.job_id));
+        let job = store.job(first.job_id).await.unwrap();
+        assert_eq!(job.map(|job| job.state), Some(JobState::Canceled));
+    }
+
     #[test]
     fn addresses_of_ipv6_have_brackets() {
         let made = of(&[("APP_HOST", "::1"), ("PG_HOST", "fd00::2"), ("PG_PORT", "6432")]).unwrap();
@@ -314,6 +345,14 @@ mod tests {
         let table: toml::Table = of(&[]).unwrap().text.parse().unwrap();
         let http = ["listen", "time_zone"].map(|key| table["http"][key].as_str().unwrap());
         assert_eq!(http, ["0.0.0.0:8081", "Europe/Moscow"]);
+    }
+
+    #[test]
+    fn a_variable_without_a_text_is_as_if_it_were_not_set() {
+        let names = ["APP_HOST", "APP_PORT", "AUDIT_LOG_PATH", "LOG_PATH", "PG_HOST", "TIMEZONE"];
+        let empty = names.map(|name| (name, ""));
+        let made = of(&empty).unwrap();
+        assert_eq!((made.text, made.left), of(&[]).map(|made| (made.text, made.left)).unwrap());
     }
 
     #[test]

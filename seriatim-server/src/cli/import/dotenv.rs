@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The variables. Values may be quoted; `#` begins a comment on a line of its own; a later line wins.
+/// The variables. Values may be quoted; ` #` begins a comment, as on a line of its own; a later line wins.
 pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut variables = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
@@ -29,15 +29,28 @@ fn is_name(name: &str) -> bool {
 }
 
 fn unquoted(value: &str) -> Option<&str> {
-    match value.chars().next().filter(|c| matches!(c, '"' | '\'')) {
-        None => Some(value),
-        Some(quote) => value[1..].strip_suffix(quote),
+    let Some(quote) = value.chars().next().filter(|c| matches!(c, '"' | '\'')) else {
+        let comment = value.match_indices(" #").chain(value.match_indices("\t#")).map(|(at, _)| at);
+        return Some(value[..comment.min().unwrap_or(value.len())].trim_end());
+    };
+    let (text, behind) = value[1..].split_once(quote)?;
+    match behind.is_empty() || behind.trim_start().starts_with('#') {
+        true => Some(text),
+        false => value[1..].strip_suffix(quote),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::read;
+
+    #[test]
+    fn a_comment_behind_a_value_is_not_a_part_of_it() {
+        let read_all = read("A=/x # y\nB='x # y' # z\nC=x#y\nD=\"a\"b\"\nE=x\t#y # z").unwrap();
+        let values: Vec<&str> = read_all.values().map(String::as_str).collect();
+        assert_eq!(values, ["/x", "x # y", "x#y", "a\"b", "x"]);
+        assert_eq!(read("A='1 # y").unwrap_err(), "line 1: the quote does not end");
+    }
 
     #[test]
     fn lines_are_read_and_what_is_no_line_is_refused_with_its_number() {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::output::{Failure, Result, hint, say};
+use crate::base::text::MARK;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "SYSTEM", subcommand_help_heading = "Systems")]
@@ -22,7 +23,7 @@ pub(crate) struct Import {
 enum System {
     /// Dataloader: its variables `APP_*`, `PG_*`, `DL_*`, `LOG_*`, `WORKERS_JSON` and the like
     Dataloader {
-        /// A file with a line for each, as in `PG_HOST=db.example`
+        /// File with one NAME=value per line
         file: PathBuf,
     },
     /// Sidekiq: what `ruby seriatim_worker.rb --describe` prints
@@ -43,15 +44,17 @@ impl Import {
             &self.system;
         let name = file.display();
         let wrong = |what: String| Failure::usage(format!("{name}: {what}"));
-        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+        let text = text.strip_prefix(MARK).unwrap_or(&text);
         let (made, left) = match &self.system {
             System::Dataloader { .. } => {
-                let variables = dotenv::read(&text).map_err(wrong)?;
-                let made = dataloader::configuration(&variables).map_err(wrong)?;
+                let variables = dotenv::read(text).map_err(wrong)?;
+                let made = dataloader::configuration(variables).map_err(wrong)?;
                 (made.text, made.left)
             }
-            System::Sidekiq { .. } => (ruby::of_sidekiq(&text).map_err(wrong)?, Vec::new()),
-            System::Lowkiq { .. } => (ruby::of_lowkiq(&text).map_err(wrong)?, Vec::new()),
+            System::Sidekiq { .. } => (ruby::of_sidekiq(text).map_err(wrong)?, Vec::new()),
+            System::Lowkiq { .. } => (ruby::of_lowkiq(text).map_err(wrong)?, Vec::new()),
         };
         say(made.trim_end());
         left.iter().for_each(hint);

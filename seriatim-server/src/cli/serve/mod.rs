@@ -7,8 +7,9 @@ mod signals;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::io::LineWriter;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,13 +52,13 @@ pub(crate) struct Serve {
     /// Address of the HTTP API: HOST:PORT. Default: 127.0.0.1:7117
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Only these queues
+    /// Work only on these queues (comma-separated)
     #[arg(long, value_delimiter = ',')]
     queues: Vec<String>,
     /// Maximum concurrent handler calls
     #[arg(long)]
     concurrency: Option<usize>,
-    /// No HTTP API
+    /// Do not start the HTTP API and the dashboard
     #[arg(long)]
     no_http: bool,
     /// Listen beyond this machine without tokens: everyone who can connect gets full access
@@ -66,7 +67,7 @@ pub(crate) struct Serve {
     /// Exit if the program of a worker cannot be started, instead of warning
     #[arg(long)]
     strict: bool,
-    /// Record what happens, for `seriatim check`
+    /// Record all events in this file, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// The log format
@@ -130,8 +131,7 @@ impl Serve {
         let config = self.store.config()?;
         self.check_queues(&config)?;
         start_log(&config.log, self.log_format, self.log_level.clone())?;
-        let traces = Traces::start()?;
-        let journal = journal(&config.journal);
+        let (traces, journal) = (Traces::start()?, journal(&config.journal));
         let mut stop = Box::pin(stop_requested()?);
         // From now on: neither ends or stops a node that still waits for its store.
         let (reload, dump) = (listen(SignalKind::hangup())?, listen(dump::signal())?);
@@ -170,6 +170,7 @@ impl Serve {
             dashboard: config.dashboard.clone(),
             observer: recorder,
             turn_log,
+            node: Some(engine.handle()),
             journal,
             traces: traces.clone(),
             audit,
@@ -301,12 +302,10 @@ impl Serve {
     /// The recorder of the history, if configured.
     fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>> {
         let Some(path) = &self.history else { return Ok(None) };
-        // Keys and payloads are for its owner alone.
-        let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-        let file = file
+        let file = appended(path)
             .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", path.display())))?;
-        // Unbuffered by line: a killed process leaves at most one torn line.
-        let recorder = Recorder::new(format!("pid-{}", std::process::id()), LineWriter::new(file));
+        // Unbuffered: a killed process leaves at most one torn line.
+        let recorder = Recorder::new(format!("pid-{}", std::process::id()), file);
         declared.iter().for_each(|queue| recorder.queue(queue));
         Ok(Some(Arc::new(recorder)))
     }
@@ -340,6 +339,21 @@ impl Serve {
     }
 }
 
+/// A history to go on with. A line that a killed process has torn is ended first.
+fn appended(path: &Path) -> std::io::Result<File> {
+    // Keys and payloads are for its owner alone.
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    let length = file.metadata()?.len();
+    if length > 0 {
+        let mut last = [0];
+        File::open(path)?.read_exact_at(&mut last, length - 1)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok(file)
+}
+
 /// Whether the command line, which all users can see, contains a URL with a password.
 fn shows_password(url: &str) -> bool {
     let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
@@ -363,7 +377,7 @@ fn plan(config: &Config, concurrency: Option<usize>, store: SharedStore) -> Resu
     let node = &config.node;
     let mut engine = seriatim::Engine::builder(store).codec(Readable);
     engine = given(engine, node.id.as_deref(), EngineBuilder::node_name);
-    for group in &node.groups {
+    for group in &node.consumer_groups {
         engine = engine.consumer_group(group.as_str());
     }
     engine = given(engine, node.build.as_deref(), EngineBuilder::build_of_program);
@@ -444,7 +458,7 @@ fn turns_in_words(of: &Summary) -> String {
     );
     let more = [
         (of.put_off, "put off or given back"),
-        (of.cancelled, "canceled or expired"),
+        (of.cancelled, "cancelled or expired"),
         (of.stale, "refused: another node had taken them over"),
         (of.unsettled, "not settled: they run again when their leases expire"),
     ];

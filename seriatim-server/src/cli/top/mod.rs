@@ -26,7 +26,7 @@ const FRAME: (u16, u16) = (80, 24);
 
 #[derive(Args)]
 pub(crate) struct Top {
-    /// Print one frame as text and exit
+    /// Print one frame and exit; with --json, its data
     #[arg(long)]
     once: bool,
     #[command(flatten)]

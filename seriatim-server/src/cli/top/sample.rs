@@ -1,16 +1,16 @@
 //! A store at one moment.
 
-use std::time::Duration;
+use std::collections::HashSet;
 
 use serde::Serialize;
 use seriatim::store::{
-    LaneOrder, LaneQuery, LaneStage, LaneState, NodeView, PeriodicView, QueueStats,
+    LaneOrder, LaneQuery, LaneStage, LaneState, NodeId, NodeView, PeriodicView, QueueStats,
 };
 use seriatim::{Timestamp, store::Store};
 
 use crate::app::figures::Figures;
 use crate::app::nodes;
-use crate::app::running::{Running, age, running, stands_out};
+use crate::app::running::{Running, age, running, stands_out, usual_ages};
 use crate::cli::output::Result;
 use crate::protocol::document::{Lane, Node, QueueFigures};
 
@@ -157,20 +157,13 @@ fn arrange(
     nodes: &[NodeView],
     now: Timestamp,
 ) -> Vec<Shown> {
-    let middle = |queue: &str| {
-        let mut ages: Vec<Duration> =
-            running.iter().filter(|one| &*one.queue == queue).map(|one| age(one, now)).collect();
-        ages.sort_unstable();
-        ages.get(ages.len() / 2).copied().unwrap_or_default()
-    };
-    let gone = |one: &Running| {
-        nodes
-            .iter()
-            .any(|node| one.lane.node.as_ref() == Some(&node.info.id) && nodes::is_late(node, now))
-    };
+    let usual = usual_ages(&running, now);
+    let late = nodes.iter().filter(|node| nodes::is_late(node, now)).map(|node| &node.info.id);
+    let late: HashSet<&NodeId> = late.collect();
+    let gone = |one: &Running| one.lane.node.as_ref().is_some_and(|node| late.contains(node));
     let whys: Vec<Why> = running
         .iter()
-        .map(|one| match stands_out(age(one, now), middle(&one.queue)) {
+        .map(|one| match stands_out(age(one, now), usual[&one.queue]) {
             _ if gone(one) => Why::Stuck,
             true => Why::Slow,
             false => Why::Claimed,

@@ -7,6 +7,7 @@ use axum::extract::{RawForm, RawQuery};
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::super::operations::meant;
 use super::super::operator;
 use super::super::{Access, Problem, Result, Shared};
 use super::deeds::{UNDO_WAIT, back_to, pairs, say, told_later};
@@ -15,7 +16,7 @@ use super::visit::see_other;
 use super::ways::{Ways, post};
 use super::{Frame, Visit, link, page};
 use crate::app::error::Error;
-use crate::app::operations::{LOOKED_MAX, Wish, preview};
+use crate::app::operations::{ALL_QUEUES, LOOKED_MAX, Wish, preview};
 use crate::base::text::{grouped, json_plain, shell_word};
 
 /// Fields of the form that are not of the wish.
@@ -29,8 +30,16 @@ struct Ask<'a> {
     refused: Option<String>,
     button: &'static str,
     which: String,
+    /// Whether the queue of each is shown.
+    has_queues: bool,
     objects: &'static str,
     count: String,
+    /// Of lanes, how many jobs they have.
+    jobs: Option<String>,
+    /// Whether one of the samples has an error.
+    has_errors: bool,
+    /// Whether the samples are all.
+    which_samples: &'static str,
     is_none: bool,
     /// Rows that were looked at, if none of them fits and there are others.
     unseen: Option<u64>,
@@ -93,6 +102,7 @@ pub(super) async fn by_link(
 /// Asks about rows that were ticked, which are too many for a link.
 pub(super) async fn by_form(app: Shared, visit: Visit, RawForm(body): RawForm) -> Result<Response> {
     let fields = Fields::read(&body);
+    visit.check(fields.text("mark"))?;
     if fields.text("jobs").is_empty() && fields.text("lanes").is_empty() {
         // Without rows it would be about all.
         return Err(Problem::invalid("", "no row is ticked: go back and tick some"));
@@ -108,8 +118,7 @@ async fn ask(
     refused: Option<u64>,
 ) -> Result<Response> {
     let mut wish = fields.wish()?;
-    admit(visit, &wish)?;
-    let counted = preview(&*app.store, &wish).await?;
+    let counted = preview(&*app.store, &admitted(app, visit, wish.clone()).await?).await?;
     wish.before = Some(counted.before);
     let mut response = visit.show(&Ask {
         frame: &visit.frame,
@@ -117,7 +126,20 @@ async fn ask(
             .map(|count| format!("Nothing was done: to do it, type {}.", grouped(count))),
         button: wish.action.button(),
         which: wish.in_words(),
-        objects: wish.action.objects(),
+        has_queues: wish.queues.is_some(),
+        objects: wish.action.objects_of(match counted.count.more {
+            true => u64::MAX,
+            false => counted.count.count,
+        }),
+        jobs: counted.jobs.map(|jobs| {
+            let most = if counted.count.more { "at least " } else { "" };
+            format!("{most}{} {}", grouped(jobs), if jobs == 1 { "job" } else { "jobs" })
+        }),
+        has_errors: counted.samples.iter().any(|one| one.error.is_some()),
+        which_samples: match counted.count.count == counted.samples.len() as u64 {
+            true if !counted.count.more => "All of them",
+            _ => "Some of them",
+        },
         count: counted.count.to_string(),
         is_none: counted.count.is_none(),
         unseen: (counted.count.more && counted.count.count == 0).then_some(LOOKED_MAX),
@@ -138,14 +160,12 @@ async fn ask(
 
 pub(super) async fn start(app: Shared, visit: Visit, RawForm(body): RawForm) -> Result<Response> {
     let fields = Fields::read(&body);
-    if fields.text("mark") != visit.frame.mark {
-        return Err(super::deeds::other_login());
-    }
+    visit.check(fields.text("mark"))?;
     let wish = fields.wish()?;
-    let mut on = vec![("queue", wish.queue.clone())];
+    let mut on = vec![wish.place()];
     on.extend(wish.sent_filters());
     visit.doing().is(format!("operation {}", wish.action.name()), on);
-    admit(&visit, &wish)?;
+    let wish = admitted(&app, &visit, wish).await?;
     let confirm = match fields.text("confirm").replace([',', ' '], "") {
         said if said.is_empty() => None,
         said => Some(said.parse().map_err(|_| Problem::invalid("confirm", "is not a number"))?),
@@ -162,17 +182,17 @@ pub(super) async fn start(app: Shared, visit: Visit, RawForm(body): RawForm) -> 
     };
     let mut response = see_other(&link::operation(&visit.frame.base, &operation.id));
     if deletes {
-        let text = format!("{which}: {done} in {} s", UNDO_WAIT.as_secs());
+        let text = format!("{which}: will be {done} in {} s", UNDO_WAIT.as_secs());
         say(&visit, &mut response, &told_later(&text, operation.id));
     }
     Ok(response)
 }
 
-/// Refuses what the visitor's role or queues do not allow.
-fn admit(visit: &Visit, wish: &Wish) -> Result<()> {
+/// Refuses what the visitor's role or queues do not allow. The wish, with the names of its queues.
+async fn admitted(app: &Shared, visit: &Visit, wish: Wish) -> Result<Wish> {
     let access = if wish.action.needs_admin() { Access::Admin } else { Access::Operate };
     visit.who().admit(access)?;
-    visit.scope.check_queue(&wish.queue)
+    meant(&*app.store, &visit.scope, wish).await
 }
 
 /// The fields of the form that begins it.
@@ -180,7 +200,7 @@ fn hidden(wish: &Wish) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         ("deed", "operation.start".to_owned()),
         ("action", wish.action.name().to_owned()),
-        ("queue", wish.queue.clone()),
+        wish.place(),
     ];
     // The rate has a field to type in.
     fields.extend(wish.sent_filters().into_iter().filter(|(name, _)| *name != "rate"));
@@ -196,7 +216,11 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
 
 /// The same at a command line.
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
-    let mut line = format!("seriatim operations start {} {}", wish.action, wish.queue);
+    let queues = match wish.names() {
+        [all] if all == ALL_QUEUES => "--all-queues".to_owned(),
+        names => names.join(" "),
+    };
+    let mut line = format!("seriatim operations start {} {queues}", wish.action);
     for (name, value) in wish.sent_filters() {
         line += &match name {
             "untasked" => " --untasked".to_owned(),

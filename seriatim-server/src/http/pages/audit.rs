@@ -4,6 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Timestamp;
+use seriatim::store::Store;
 
 use super::super::input::given;
 use super::super::{Problem, Query, Result, Shared};
@@ -26,6 +27,42 @@ pub(super) struct Wish {
 }
 
 impl Wish {
+    /// The filters as a query.
+    fn pairs(&self) -> [(&str, &str); 6] {
+        [
+            ("of", &self.of),
+            ("queue", &self.queue),
+            ("who", &self.who),
+            ("action", &self.action),
+            ("since", &self.since),
+            ("until", &self.until),
+        ]
+    }
+
+    /// Where its page begins.
+    pub(super) fn after(&self) -> Option<String> {
+        given(&self.after).map(str::to_owned)
+    }
+
+    /// A page behind this entry.
+    pub(super) async fn page(
+        &self,
+        store: &dyn Store,
+        after: Option<&str>,
+        rows_max: usize,
+    ) -> Result<deeds::Page> {
+        let wanted = Wanted {
+            of: given(&self.of),
+            queue: given(&self.queue),
+            who: given(&self.who),
+            action: given(&self.action),
+            since: moment(store, "since", &self.since).await?,
+            until: moment(store, "until", &self.until).await?,
+            after,
+        };
+        Ok(deeds::latest(store, wanted, rows_max).await?)
+    }
+
     /// Whether a rarely used filter is set.
     fn is_filtered(&self) -> bool {
         let rare = [&self.queue, &self.who, &self.action, &self.since, &self.until];
@@ -35,7 +72,7 @@ impl Wish {
 
 /// A deed for a template.
 pub(super) struct DeedRow {
-    pub(super) at: Option<Moment>,
+    pub(super) at: Moment,
     pub(super) who: String,
     pub(super) role: String,
     pub(super) from: String,
@@ -54,7 +91,7 @@ impl DeedRow {
             words: deed.in_words(),
             result: deed.result(),
             is_refused: deed.is_refused(),
-            at: time::read(&deed.at).ok().map(|at| visit.clock.of(at)),
+            at: visit.clock.of(deed.noted_at),
             who: deed.who,
             role: deed.role.unwrap_or_default(),
             from: deed.from.unwrap_or_default(),
@@ -73,47 +110,36 @@ struct Audit<'a> {
     wrong: &'a Wrong,
     is_filtered: bool,
     rows: Vec<DeedRow>,
+    export: String,
     next: Option<String>,
 }
 
 page!(Audit);
 
 pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
-    visit.scope.check_all("may not see the audit log, which has all queues")?;
-    let (page, wrong) = Wrong::of(latest(&app, &wish).await, &["since", "until"])?;
-    let path = format!("{}/audit", visit.frame.base);
-    let next = page.next.map(|next| {
-        let query = [
-            ("of", wish.of.as_str()),
-            ("queue", &wish.queue),
-            ("who", &wish.who),
-            ("action", &wish.action),
-            ("since", &wish.since),
-            ("until", &wish.until),
-            ("after", &next),
-        ];
-        link::with(&path, &query)
-    });
+    whole(&visit)?;
+    let found = wish.page(&*app.store, given(&wish.after), ROWS_SHOWN).await;
+    let (page, wrong) = Wrong::of(found, &["since", "until"])?;
+    let base = &visit.frame.base;
+    let with = |path: &str, after: &str| {
+        let pairs = wish.pairs().into_iter().chain([("after", after)]);
+        link::with(&format!("{base}{path}"), &pairs.collect::<Vec<_>>())
+    };
+    let (next, export) = (page.next.map(|next| with("/audit", &next)), with("/export/audit", ""));
     let rows = page.entries.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let is_filtered = wish.is_filtered();
-    let page = Audit { frame: &visit.frame, wish: &wish, wrong: &wrong, is_filtered, rows, next };
+    let page =
+        Audit { frame: &visit.frame, wish: &wish, wrong: &wrong, is_filtered, rows, export, next };
     Ok(wrong.shown(visit.show(&page)?))
 }
 
-async fn latest(app: &Shared, wish: &Wish) -> Result<deeds::Page> {
-    let wanted = Wanted {
-        of: given(&wish.of),
-        queue: given(&wish.queue),
-        who: given(&wish.who),
-        action: given(&wish.action),
-        since: moment("since", &wish.since)?,
-        until: moment("until", &wish.until)?,
-        after: given(&wish.after),
-    };
-    Ok(deeds::latest(&*app.store, wanted, ROWS_SHOWN).await?)
+/// The audit log has all queues.
+pub(super) fn whole(visit: &Visit) -> Result<()> {
+    visit.scope.check_all("may not see the audit log, which has all queues")
 }
 
-fn moment(field: &'static str, text: &str) -> Result<Option<Timestamp>> {
-    let read = |text| time::read(text).map_err(|why| Problem::invalid(field, why));
-    given(text).map(read).transpose()
+async fn moment(store: &dyn Store, field: &'static str, text: &str) -> Result<Option<Timestamp>> {
+    let Some(text) = given(text) else { return Ok(None) };
+    let read = time::Moment::read(text).map_err(|why| Problem::invalid(field, why))?;
+    Ok(Some(read.of(store).await?))
 }

@@ -17,8 +17,8 @@ const ID_COLUMNS: usize = 60;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
     /// Only those that have not ended.
-    live: bool,
-    after: String,
+    pub(super) live: bool,
+    pub(super) after: String,
 }
 
 /// A batch for a template.
@@ -76,17 +76,23 @@ struct Batches<'a> {
     rows: Vec<Row>,
     /// The page with all of them, or with those that have not ended only.
     others: String,
+    export: String,
     next: Option<String>,
 }
 
 page!(Batches);
+
+/// Batches are over all queues.
+pub(super) fn whole(visit: &Visit) -> Result<()> {
+    visit.scope.check_all("may not see batches, which are over all queues")
+}
 
 pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { live, after }): Query<Wish>,
 ) -> Result<Response> {
-    visit.scope.check_all("may not see batches, which are over all queues")?;
+    whole(&visit)?;
     let is_able = app.store.capabilities().batches;
     let after = Some(after).filter(|after| !after.is_empty());
     let is_first = after.is_none();
@@ -97,7 +103,8 @@ pub(super) async fn show(
         }
         false => (Vec::new(), None),
     };
-    let path = format!("{}/batches", visit.frame.base);
+    let base = &visit.frame.base;
+    let path = format!("{base}/batches");
     let only = |live: bool| if live { "true" } else { "" };
     visit.show(&Batches {
         frame: &visit.frame,
@@ -105,6 +112,7 @@ pub(super) async fn show(
         is_live: live,
         is_first,
         rows,
+        export: link::with(&format!("{base}/export/batches"), &[("live", only(live))]),
         others: link::with(&path, &[("live", only(!live))]),
         next: next.map(|next| link::with(&path, &[("live", only(live)), ("after", &next)])),
     })

@@ -19,23 +19,13 @@ pub(super) fn all(visit: &Visit, names: &[&str], on: &On) -> Vec<Button> {
     names.iter().filter_map(|name| one(visit, name, on.clone())).collect()
 }
 
-/// The same on a lane: what never failed is not retried.
-pub(super) fn on_lane(visit: &Visit, names: &[&str], on: &On, has_failed: bool) -> Vec<Button> {
-    let label = |name: &str, button: Button| match name {
-        "lane.retry" if !has_failed => Button { label: "Run now", ..button },
-        _ => button,
-    };
-    let button = |name: &&str| Some(label(name, one(visit, name, on.clone())?));
-    names.iter().filter_map(button).collect()
-}
-
 /// Links to the page that asks before this is done to many, where the visitor's role allows it.
 pub(super) fn operations(visit: &Visit, wishes: impl IntoIterator<Item = Wish>) -> Vec<Button> {
     let base = &visit.frame.base;
     let button = |wish: Wish| {
         visit.may(access(wish.action)).then_some(())?;
-        let filters = wish.sent_filters();
-        let mut query = vec![("action", wish.action.name()), ("queue", wish.queue.as_str())];
+        let ((place, queues), filters) = (wish.place(), wish.sent_filters());
+        let mut query = vec![("action", wish.action.name()), (place, queues.as_str())];
         query.extend(filters.iter().map(|(name, value)| (*name, value.as_str())));
         query.push(("back", &visit.frame.here));
         let asks = Some(link::with(&format!("{base}/operations/new"), &query));

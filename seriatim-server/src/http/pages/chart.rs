@@ -14,8 +14,9 @@ const BAR: usize = 5;
 pub(super) struct Chart {
     /// With the unit.
     pub(super) title: String,
-    /// The SVG: numbers only.
-    pub(super) svg: String,
+    pub(super) class: &'static str,
+    /// Its bars, as a path of SVG.
+    pub(super) path: String,
     pub(super) last: String,
     pub(super) most: String,
     /// Of each bar, in words.
@@ -66,7 +67,7 @@ pub(super) fn bars<P: Interval>(points: &[(i64, P)], span: Span, now: i64) -> Ve
 impl Chart {
     pub(super) fn new<P>(
         title: impl Into<String>,
-        class: &str,
+        class: &'static str,
         bars: &[Option<P>],
         value: fn(&P) -> u64,
         words: fn(u64) -> String,
@@ -80,14 +81,16 @@ impl Chart {
             let height = (value * HEIGHT).div_ceil(most.max(1));
             let _ = write!(path, "M{} {}v-{height}h{}v{height}z", i * BAR, HEIGHT, BAR - 1);
         }
-        let width = BARS * BAR;
-        let svg = format!(
-            "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path d=\"{path}\"/></svg>"
-        );
         let last = values.iter().rev().flatten().next().copied().unwrap_or_default();
         let title = title.into();
         let texts = values.iter().map(|value| value.map_or_else(String::new, words)).collect();
-        Self { title, svg, last: words(last), most: words(most), values: texts, is_flat: most == 0 }
+        let (last, is_flat) = (words(last), most == 0);
+        Self { title, class, path, last, most: words(most), values: texts, is_flat }
+    }
+
+    /// Its size.
+    pub(super) fn size() -> (usize, u64) {
+        (BARS * BAR, HEIGHT)
     }
 }
 
@@ -109,7 +112,7 @@ mod tests {
         assert!(day.iter().flatten().map(|bar| bar.done).sum::<u64>() > 59 * 1_000_000);
         let chart =
             Chart::new("done", "done", &hour, |point| point.done, |value| value.to_string());
-        assert!(chart.svg.len() < 4_096, "{}", chart.svg.len());
+        assert!(chart.path.len() < 4_000, "{}", chart.path.len());
         assert_eq!((&*chart.last, &*chart.most), ("1000000", "1000059"));
         let none = Chart::new(
             "done",
@@ -118,6 +121,6 @@ mod tests {
             |point| point.done,
             |value| value.to_string(),
         );
-        assert!(none.svg.contains("d=\"\""));
+        assert!(none.path.is_empty() && none.is_flat);
     }
 }

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::Store;
 
-use super::chart::{Chart, bars, begins, unit};
+use super::Chart;
+use super::chart::{bars, begins, unit};
 use super::{Visit, link};
 use crate::app::history::{self, ALL, Point, SERVER, Span, StorePoint, TaskFigures, read};
 use crate::base::text::{grouped, size};

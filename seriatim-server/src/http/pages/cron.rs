@@ -57,23 +57,30 @@ struct Cron<'a> {
     frame: &'a Frame,
     rows: Vec<Row>,
     is_first: bool,
+    export: String,
     next: Option<String>,
 }
 
 page!(Cron);
+
+/// Cron entries concern all queues.
+pub(super) fn whole(visit: &Visit) -> Result<()> {
+    visit.scope.check_all("may not see cron entries, which concern all queues")
+}
 
 pub(super) async fn show(
     app: Shared,
     visit: Visit,
     Query(Wish { after }): Query<Wish>,
 ) -> Result<Response> {
-    visit.scope.check_all("may not see cron entries, which concern all queues")?;
+    whole(&visit)?;
     let (entries, has_more) = cron::page(&*app.store, &after, ROWS_MAX).await?;
     let last = entries.last().filter(|_| has_more);
-    let path = format!("{}/cron", visit.frame.base);
-    let next = last.map(|entry| link::with(&path, &[("after", &entry.name)]));
+    let base = &visit.frame.base;
+    let next = last.map(|entry| link::with(&format!("{base}/cron"), &[("after", &entry.name)]));
+    let export = format!("{base}/export/cron");
     let rows = entries.into_iter().map(|entry| Row::new(&visit, entry)).collect();
-    visit.show(&Cron { frame: &visit.frame, rows, is_first: after.is_empty(), next })
+    visit.show(&Cron { frame: &visit.frame, rows, is_first: after.is_empty(), export, next })
 }
 
 impl Row {

@@ -11,11 +11,12 @@ use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
 
 use super::super::{Access, Problem, Result, Shared};
 use crate::app::bridges::Which;
+use crate::app::deeds::Deed as Done;
 use crate::app::error::Error;
 use crate::app::lanes::OneLane;
 use crate::app::limits::{Amended, Whose};
 use crate::app::operations::{self, Action, List, Wish};
-use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses};
+use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses, undo};
 use crate::base::text::one_line;
 use crate::base::time;
 
@@ -85,7 +86,7 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     /// On its button.
     pub(super) button: &'static str,
-    /// What was done, with `{}` for the number: `resumed`, `{} jobs requeued`.
+    /// What was done: `resumed`.
     done: &'static str,
     pub(super) access: Access,
     /// What to think of before. Such a deed asks first.
@@ -110,6 +111,11 @@ impl Kind {
     const fn admin(self) -> Self {
         Self { access: Access::Admin, ..self }
     }
+
+    /// As the audit log names it.
+    pub(super) fn action(&self) -> String {
+        self.name.replace('.', " ")
+    }
 }
 
 const LOST: &str = "What is deleted cannot be brought back. The deletion begins after 10 s, and can be undone until then.";
@@ -118,13 +124,13 @@ static KINDS: &[Kind] = &[
     kind("queue.pause", "Pause", "paused; running turns finish").undone_by("queue.resume"),
     kind("queue.resume", "Resume", "resumed").undone_by("queue.pause"),
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
-    kind("queue.group", "Set for groups", "what groups get is set").admin(),
-    kind("queue.ungroup", "Remove", "what groups got is removed")
-        .asks("The weight and the limits of the group are removed. Without a name, those of all groups are, and the queue has no groups then: it refuses jobs that name one. There is no undo.")
+    kind("queue.group", "Set for groups", "its groups are set").admin(),
+    kind("queue.ungroup", "Remove", "removed")
+        .asks("Removes the weight and the limits of this group. Without a name, removes those of all groups: the queue then has no groups and refuses jobs that name one. There is no undo.")
         .admin(),
     kind("lane.pause", "Pause", "paused; a running turn finishes").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
-    kind("lane.retry", "Retry now", "due now"),
+    kind("lane.retry", "Run now", "set to run now"),
     kind("lane.bury", "Bury failed", "buried")
         .asks("Failed jobs go to the morgue; in accumulate queues, all waiting jobs of the key. Jobs behind them then run. You can requeue them from the morgue.")
         .admin(),
@@ -132,15 +138,15 @@ static KINDS: &[Kind] = &[
     kind("lane.release", "Take from its holder", "taken from its holder")
         .asks("The holder can no longer settle. This counts as a crash. If its handler still runs, the next one starts while it does. There is no undo.")
         .admin(),
-    kind("job.retry", "Run now", "due now"),
+    kind("job.retry", "Run now", "set to run now"),
     kind("job.reschedule", "Reschedule", "due at another time").undone_by("job.reschedule"),
     kind("job.bind", "Bind", "bound to another node").undone_by("job.bind"),
     kind("job.cancel", "Cancel", "cancelled")
         .asks("A waiting job ends, and does not run again. A running handler gets the request with its node's next heartbeat. There is no undo."),
     kind("job.delete", "Delete", "deleted").asks(LOST).admin(),
-    kind("dead.requeue", "Requeue", "{} jobs requeued"),
+    kind("dead.requeue", "Requeue", "requeued"),
     kind("dead.edit", "Requeue with this payload", "pushed again with another payload").admin(),
-    kind("dead.delete", "Delete", "{} jobs deleted").asks(LOST).admin(),
+    kind("dead.delete", "Delete", "deleted").asks(LOST).admin(),
     kind("cron.run", "Run now", "pushed"),
     kind("cron.pause", "Pause", "paused: no node pushes its ticks").undone_by("cron.resume"),
     kind("cron.resume", "Resume", "resumed").undone_by("cron.pause"),
@@ -153,7 +159,7 @@ static KINDS: &[Kind] = &[
         .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
     kind("batch.seal", "Seal", "sealed: it ends when none of its jobs is left")
-        .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback cannot be undone."),
+        .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback cannot be taken back."),
 ];
 
 /// Fields of a form.
@@ -282,6 +288,26 @@ impl Deed {
         fields
     }
 
+    /// Whether people type into its form.
+    pub(super) fn is_typed(&self) -> bool {
+        match &self.on {
+            On::Dead { payload, .. } => payload.is_some(),
+            On::Groups { change, .. } => change.is_some(),
+            On::Limit { .. } | On::Due { .. } | On::Bound { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// What was typed into its form, in words.
+    pub(super) fn typed(&self) -> String {
+        let mut fields = self.fields();
+        fields.retain(|(name, _)| !["deed", "queue", "job", "was"].contains(name));
+        let words: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let words = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+        one_line(&format!("You typed: {words}."))
+    }
+
     /// What it is done to, in words.
     pub(super) fn target(&self) -> String {
         let target = match &self.on {
@@ -308,11 +334,29 @@ impl Deed {
         one_line(&target)
     }
 
-    /// The present state of a batch, shown before it is sealed. Empty for other deeds.
+    /// The present state, shown before it is done: of a batch that is sealed, and what else ends with a node. Empty for
+    /// other deeds.
     pub(super) async fn now(&self, app: &Shared) -> Result<String> {
-        let On::Batch(id) = &self.on else { return Ok(String::new()) };
-        let batch = batches::one(&*app.store, id).await?;
-        Ok(format!("Now it is {}, with {}.", batch.state(), batch.counts()))
+        let store = &*app.store;
+        match &self.on {
+            On::Batch(id) => {
+                let batch = batches::one(store, id).await?;
+                Ok(format!("Now it is {}, with {}.", batch.state(), batch.counts()))
+            }
+            On::Node(id) if self.kind.name == "node.stop" => {
+                let (node, now) = (nodes::find(store, id).await?, store.now().await?);
+                let all = store.nodes().await?;
+                let mut says = Vec::new();
+                if nodes::is_last(&node, &all, now) {
+                    says.push("No other node takes work: jobs wait until one starts.");
+                }
+                if nodes::is_this_process(&node) {
+                    says.push("It serves this page, which ends with it.");
+                }
+                Ok(says.join(" "))
+            }
+            _ => Ok(String::new()),
+        }
     }
 
     /// The queue that it concerns; `None` for a node, a batch, a bridge and a cron entry, and for a job or an operation, whose queue the
@@ -350,22 +394,91 @@ impl Deed {
         Self::new(self.kind.undo?, on)
     }
 
-    /// The deed that takes it back, asked before it is done. A resume ends a hold too, and only the engine holds: what is done
-    /// to a held lane is not taken back.
+    /// The deed that takes it back, asked before it is done; none if nothing changes. A resume ends a hold too, and only the
+    /// engine holds: what is done to a held lane is not taken back.
     pub(super) async fn undo_now(&self, app: &Shared) -> Option<Self> {
-        let undo = self.undo()?;
-        let On::Lane { queue, lane } = &self.on else { return Some(undo) };
-        let known = lanes::known(&*app.store, queue, lane).await.ok()?;
-        known.is_none_or(|lane| lane.state != LaneState::Held).then_some(undo)
+        let (undo, store) = (self.undo()?, &*app.store);
+        let pauses = self.kind.name.rsplit_once('.').is_some_and(|(_, verb)| verb == "pause");
+        let changes = match &self.on {
+            On::Queue(queue) => find::queue(store, queue).await.ok()?.paused != pauses,
+            On::Lane { queue, lane } => {
+                match lanes::known(store, queue, lane).await.ok()?.map(|lane| lane.state) {
+                    Some(LaneState::Held) => false,
+                    Some(LaneState::Paused) => !pauses,
+                    Some(LaneState::Waiting) => pauses,
+                    // Its turn hides whether it is paused.
+                    Some(LaneState::Claimed) => {
+                        let last = self.last(app, &undo).await.ok()?;
+                        last.is_none_or(|last| last.action != self.kind.action())
+                    }
+                    None => true,
+                }
+            }
+            _ => true,
+        };
+        changes.then_some(undo)
+    }
+
+    /// The last time that this, or what it takes back, was done.
+    async fn last(&self, app: &Shared, other: &Self) -> seriatim::Result<Option<Done>> {
+        let (one, other) = (self.kind.action(), other.kind.action());
+        let name = match &self.on {
+            On::Lane { lane: OneLane::Key(key), .. } => Some(one_line(key)),
+            On::Lane { lane: OneLane::Lane(lane), .. } => Some(lane.to_string()),
+            On::Due { job, .. } | On::Bound { job, .. } => Some(job.to_string()),
+            On::Cron { name, .. } | On::Bridge { name, .. } => Some(one_line(name)),
+            On::Node(node) => Some(one_line(node)),
+            _ => None,
+        };
+        let source = match &self.on {
+            On::Bridge { source, .. } => source.as_deref(),
+            _ => None,
+        };
+        let object = undo::Object { name: name.as_deref(), queue: self.queue(), source };
+        let also = match self.kind.name {
+            "job.bind" => "job reassign",
+            "job.reschedule" => "job retry",
+            _ => &*one,
+        };
+        undo::last(&*app.store, &object, &[&one, &other, also]).await
+    }
+
+    /// Refuses to take back the deed of another request than this one, or more than that deed.
+    pub(super) async fn check_undo(&self, app: &Shared, undoes: &str) -> Result<()> {
+        let changed = || {
+            let detail = "it was changed since: look at its state now";
+            Err(Problem::conflict(format!("{}: nothing was done, as {detail}", self.target())))
+        };
+        let Some(other) = self.undo() else { return Ok(()) };
+        let last = self.last(app, &other).await?;
+        if last.as_ref().is_some_and(|last| last.request_id.as_deref() != Some(undoes)) {
+            return changed();
+        }
+        let On::Lane { queue, lane } = &self.on else { return Ok(()) };
+        let store = &*app.store;
+        if let (Some(last), OneLane::Key(key)) = (last, lane)
+            && undo::is_paused_since(store, queue, key, &last).await?
+        {
+            return changed();
+        }
+        if self.kind.name == "lane.resume" && undo::is_held(store, queue, lane).await? {
+            let detail = "nothing was done, as its retries are used up since. To resume it ends its hold too: do that on its page";
+            return Err(Problem::conflict(format!("{}: {detail}", self.target())));
+        }
+        Ok(())
     }
 
     /// What was done, in words.
-    pub(super) fn done(&self, count: u64) -> String {
+    pub(super) async fn done(&self, app: &Shared, count: u64) -> String {
+        let undone = match &self.on {
+            On::Operation(id) if count > 0 => undone(app, id).await,
+            _ => None,
+        };
         let done = match (&self.on, count) {
             (On::Operation(_), 0) => "too late, it has ended",
-            _ => self.kind.done,
+            _ => undone.unwrap_or(self.kind.done),
         };
-        format!("{}: {}", self.target(), done.replace("{}", &count.to_string()))
+        format!("{}: {done}", self.target())
     }
 
     /// Deletions wait a while as operations, so that they can be undone; others are done at once.
@@ -399,85 +512,103 @@ impl Deed {
 
     /// Does it. How many lanes or jobs it concerned.
     pub(super) async fn carry_out(&self, app: &Shared, who: &str) -> Result<u64> {
-        let (store, verb) =
-            (&*app.store, self.kind.name.split_once('.').map_or("", |(_, verb)| verb));
-        match &self.on {
-            On::Queue(queue) => {
+        let name = self.kind.name;
+        let (store, verb) = (&*app.store, name.split_once('.').map_or("", |(_, verb)| verb));
+        match (&self.on, verb) {
+            (On::Queue(queue), "pause" | "resume") => {
                 find::queue(store, queue).await?;
                 store.pause_queue(queue.as_str().into(), verb == "pause").await?;
-                Ok(1)
             }
-            On::Limit { queue, running, rate } => set_limit(app, queue, *running, *rate).await,
-            On::Groups { queue, whose, change } => {
-                set_groups(app, queue, whose, change.as_ref()).await
+            (On::Limit { queue, running, rate }, _) => {
+                set_limit(app, queue, *running, *rate).await?;
             }
-            On::Lane { queue, lane } => {
-                let action = match verb {
-                    "pause" => LaneAction::Pause,
-                    "resume" => LaneAction::Resume,
-                    "retry" => LaneAction::RunNow,
-                    "bury" => LaneAction::Bury,
-                    "release" => return Ok(lanes::release(store, queue, lane.clone()).await?),
-                    _ => LaneAction::Delete,
-                };
+            (On::Groups { queue, whose, change }, _) => {
+                set_groups(app, queue, whose, change.as_ref()).await?;
+            }
+            (On::Lane { queue, lane }, "release") => {
+                return Ok(lanes::release(store, queue, lane.clone()).await?);
+            }
+            (On::Lane { queue, lane }, _) => {
+                let action = lane_action(verb).ok_or_else(|| unknown(name))?;
                 find::queue(store, queue).await?;
-                Ok(lanes::act(store, queue, lane.clone(), action).await?)
+                return Ok(lanes::act(store, queue, lane.clone(), action).await?);
             }
-            On::Job(job) => on_job(app, *job, verb).await,
-            On::Due { job, at, .. } => {
+            (On::Job(job), "retry") => drop(jobs::retried(store, *job).await?),
+            (On::Job(job), "cancel") => cancel(app, *job).await?,
+            (On::Due { job, at, .. }, _) => {
                 let at = due(at, store.now().await?)?;
                 jobs::amended(store, *job, Change::RunAt(at)).await?;
-                Ok(1)
             }
-            On::Bound { job, node, .. } => {
+            (On::Bound { job, node, .. }, _) => {
                 jobs::amended(store, *job, Change::Node(node.clone())).await?;
-                Ok(1)
             }
-            On::Dead { queue, job, payload } if verb == "edit" => {
-                let payload = payload.as_deref().unwrap_or_default();
-                let payload = Payload::from_json_text(payload)?;
+            (On::Dead { queue, job, payload }, "edit") => {
+                let payload = Payload::from_json_text(payload.as_deref().unwrap_or_default())?;
                 morgue::edit(store, queue, *job, payload).await?;
-                Ok(1)
             }
-            On::Dead { queue, job, .. } => {
-                let which = Selection::Jobs(vec![*job]);
-                let selected = Selected { now: None, queue: queue.as_str().into(), which };
-                Ok(store.requeue(selected).await?.count)
+            (On::Dead { queue, job, .. }, "requeue") => requeue(app, queue, *job).await?,
+            (On::Operation(id), "stop") => {
+                let stopped = operations::stop(store, id, who).await?.stopped_by;
+                return Ok(u64::from(stopped.is_some()));
             }
-            On::Operation(id) => {
-                Ok(u64::from(operations::stop(store, id, who).await?.stopped_by.is_some()))
-            }
-            On::Batch(id) => {
-                app.client.seal_batch(id.as_str()).await?;
-                Ok(1)
-            }
-            On::Node(node) => {
-                let command = match verb {
-                    "quiet" => Command::Quiet,
-                    "resume" => Command::Resume,
-                    _ => Command::Stop,
-                };
+            (On::Batch(id), "seal") => drop(app.client.seal_batch(id.as_str()).await?),
+            (On::Node(node), _) => {
+                let command = node_command(verb).ok_or_else(|| unknown(name))?;
                 nodes::command(store, node, command).await?;
-                Ok(1)
             }
-            On::Bridge { name, source } => {
-                let which = Which { bridge: name, source: source.as_deref(), configured: &[] };
-                match verb {
-                    "pause" => drop(bridges::pause(store, which, who, None).await?),
-                    _ => drop(bridges::resume(store, which).await?),
-                }
-                Ok(1)
+            (On::Bridge { name, source }, "pause") => {
+                let which = which(name, source.as_deref());
+                drop(bridges::pause(store, which, who, None).await?);
             }
-            On::Cron { name, reason } => {
-                match verb {
-                    "run" => drop(cron::run(store, name, who).await?),
-                    "pause" => drop(cron::pause(store, name, who, reason.as_deref()).await?),
-                    _ => drop(cron::resume(store, name).await?),
-                }
-                Ok(1)
+            (On::Bridge { name, source }, "resume") => {
+                drop(bridges::resume(store, which(name, source.as_deref())).await?);
             }
+            (On::Cron { name, .. }, "run") => drop(cron::run(store, name, who).await?),
+            (On::Cron { name, reason }, "pause") => {
+                drop(cron::pause(store, name, who, reason.as_deref()).await?);
+            }
+            (On::Cron { name, .. }, "resume") => drop(cron::resume(store, name).await?),
+            // Deletions wait; see [`Self::waits`].
+            _ => return Err(unknown(name)),
         }
+        Ok(1)
     }
+}
+
+/// What is said of a deletion that is stopped before it may begin; none of what has, or may have, begun.
+async fn undone(app: &Shared, id: &str) -> Option<&'static str> {
+    let operation = operations::show(&*app.store, id).await.ok()?;
+    let starts = time::read(&operation.starts_at).ok()?;
+    let is_early = operation.stopped_by.is_some() && app.store.now().await.ok()? < starts;
+    Some(match operation.what.action {
+        _ if !is_early => return None,
+        Action::CancelJobs => "undone: nothing was cancelled",
+        action if action.deletes() => "undone: nothing was deleted",
+        _ => return None,
+    })
+}
+
+fn which<'a>(bridge: &'a str, source: Option<&'a str>) -> Which<'a> {
+    Which { bridge, source, configured: &[] }
+}
+
+fn lane_action(verb: &str) -> Option<LaneAction> {
+    Some(match verb {
+        "pause" => LaneAction::Pause,
+        "resume" => LaneAction::Resume,
+        "retry" => LaneAction::RunNow,
+        "bury" => LaneAction::Bury,
+        _ => return None,
+    })
+}
+
+fn node_command(verb: &str) -> Option<Command> {
+    Some(match verb {
+        "quiet" => Command::Quiet,
+        "resume" => Command::Resume,
+        "stop" => Command::Stop,
+        _ => return None,
+    })
 }
 
 fn unknown(name: &str) -> Problem {
@@ -489,7 +620,7 @@ async fn set_limit(
     queue: &str,
     running: Option<u32>,
     rate: Option<Rate>,
-) -> Result<u64> {
+) -> Result<()> {
     let set = |queue: &mut Queue| {
         if queue.limit.rate != rate {
             // It belongs to its rate.
@@ -506,7 +637,7 @@ async fn set_groups(
     queue: &str,
     whose: &Whose,
     change: Option<&Amended>,
-) -> Result<u64> {
+) -> Result<()> {
     let set = |queue: &mut Queue| match change {
         Some(change) => {
             change.apply(queue, whose);
@@ -521,10 +652,10 @@ async fn change_limits(
     app: &Shared,
     queue: &str,
     set: impl Fn(&mut Queue) -> seriatim::Result<()>,
-) -> Result<u64> {
+) -> Result<()> {
     limits::change(&*app.store, queue, set).await.map_err(naming)?;
     app.queues.seen.forget();
-    Ok(1)
+    Ok(())
 }
 
 /// A limit that is refused: which, for people who see no fields.
@@ -570,21 +701,24 @@ fn due(text: &str, now: Timestamp) -> Result<Timestamp> {
     at.ok_or_else(|| Problem::invalid("at", wrong))
 }
 
-async fn on_job(app: &Shared, id: JobId, verb: &str) -> Result<u64> {
-    let store = &*app.store;
-    match verb {
-        "retry" => drop(jobs::retried(store, id).await?),
-        "cancel" => {
-            let cancelled = store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
-            match cancelled.first() {
-                Some(Cancelled::Now | Cancelled::Flagged) => {}
-                Some(Cancelled::Ended) => return Err(Problem::conflict("this job has ended")),
-                Some(Cancelled::Unknown) | None => drop(find::job(store, id).await?),
-            }
+async fn cancel(app: &Shared, id: JobId) -> Result<()> {
+    let cancelled = app.store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
+    match cancelled.first() {
+        Some(Cancelled::Now | Cancelled::Flagged) => Ok(()),
+        Some(Cancelled::Ended) => Err(Problem::conflict("this job has ended")),
+        Some(Cancelled::Unknown) | None => {
+            find::job(&*app.store, id).await.map(drop).map_err(Problem::from)
         }
-        _ => jobs::deleted(store, &find::job(store, id).await?).await?,
     }
-    Ok(1)
+}
+
+async fn requeue(app: &Shared, queue: &str, job: JobId) -> Result<()> {
+    let which = Selection::Jobs(vec![job]);
+    let selected = Selected { now: None, queue: queue.into(), which };
+    match app.store.requeue(selected).await?.count {
+        0 => Err(Problem::conflict("this job is not dead any more")),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

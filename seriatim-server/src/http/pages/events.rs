@@ -2,14 +2,27 @@
 
 use askama::Template;
 use axum::response::Response;
+use serde::Deserialize;
 use serde_json::Value;
 use seriatim::JobId;
 
 use super::super::events::story;
-use super::super::{Part, Result, Shared};
+use super::super::{App, Part, Query, Result, Shared};
+use super::row::told;
 use super::{Frame, Moment, Visit, link, page};
-use crate::base::text::one_line;
 use crate::base::time;
+use crate::protocol::document::JobEvents;
+
+/// Events of a page.
+const ROWS_MAX: usize = 50;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    /// How many events are on the pages before
+    #[serde(default)]
+    after: usize,
+}
 
 #[derive(Template)]
 #[template(path = "events.html", blocks = ["live"])]
@@ -22,6 +35,8 @@ struct Events<'a> {
     /// Whether it is from the journal.
     journal: bool,
     rows: Vec<EventRow>,
+    export: String,
+    next: Option<String>,
     /// What happened to its key, if the events name one.
     of_key: Option<String>,
 }
@@ -44,27 +59,45 @@ impl EventRow {
             at: time::read(&text("at")).ok().map(|at| visit.clock.of(at)),
             event: text("event"),
             attempt: attempt.map(|attempt| attempt.to_string()).unwrap_or_default(),
-            node: text("node"),
-            error: one_line(&text("error")),
+            node: told(&text("node")),
+            error: told(&text("error")),
         }
     }
 }
 
-pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Result<Response> {
-    let (queue, told) = story(&app, id).await?;
-    if !visit.scope.has_queue(&queue) {
-        return Err(visit.scope.no_job(id));
+/// What happened to a job of a queue that the visitor may see.
+pub(super) async fn seen(app: &App, visit: &Visit, id: JobId) -> Result<(String, JobEvents)> {
+    let (queue, story) = story(app, id).await?;
+    match visit.scope.has_queue(&queue) {
+        true => Ok((queue, story)),
+        false => Err(visit.scope.no_job(id)),
     }
+}
+
+pub(super) async fn show(
+    app: Shared,
+    visit: Visit,
+    Part(id): Part<JobId>,
+    Query(Wish { after }): Query<Wish>,
+) -> Result<Response> {
+    let (queue, story) = seen(&app, &visit, id).await?;
     let base = &visit.frame.base;
-    let key = told.events.iter().find_map(|event| event["key"].as_str());
+    let path = format!("{}/events", link::job(base, id));
+    let end = after.saturating_add(ROWS_MAX);
+    let next =
+        (story.events.len() > end).then(|| link::with(&path, &[("after", &end.to_string())]));
+    let rows = story.events.iter().skip(after).take(ROWS_MAX);
+    let key = story.events.iter().find_map(|event| event["key"].as_str());
     visit.show(&Events {
         frame: &visit.frame,
         id,
         job_href: link::job(base, id),
+        export: format!("{base}/export/jobs/{id}/events"),
         queue_href: link::queue(base, &queue),
         of_key: key.map(|key| link::with(&format!("{base}/key/events"), &[("k", key)])),
         queue,
-        journal: told.journal,
-        rows: told.events.iter().map(|event| EventRow::new(&visit, event)).collect(),
+        journal: story.journal,
+        rows: rows.map(|event| EventRow::new(&visit, event)).collect(),
+        next,
     })
 }

@@ -8,15 +8,17 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
 
+use super::super::events;
+use super::super::input::given;
 use super::super::pool::Held;
-use super::super::{Caller, Part, Problem, Query, Result, Shared};
+use super::super::{Caller, Part, Problem, Query, Result, Scope, Shared};
 use super::visit::guarded;
-use super::{Visit, jobs, lanes};
-use crate::app::{job_pages, lane_pages};
+use super::{Visit, audit, batches, jobs, lanes, scheduled as later, timeline};
+use crate::app::{self, job_pages, lane_pages};
 use crate::protocol::document::{Job, Lane};
 
 /// Most rows of a file. A last line says where it would go on.
-const ROWS_MAX: usize = 100_000;
+pub(super) const ROWS_MAX: usize = 100_000;
 /// Rows that are read at a time.
 const STEP_ROWS: usize = 1_000;
 /// Most steps: a filter may leave out most rows.
@@ -25,6 +27,10 @@ const STEPS_MAX: usize = 1_000;
 enum List {
     Jobs { wish: jobs::Wish, with_payloads: bool },
     Lanes { queue: String, wish: lanes::Wish },
+    Scheduled { wish: later::Wish, scope: Scope },
+    Audit { wish: audit::Wish },
+    Batches { is_live: bool },
+    Happened { wish: timeline::Wish, scope: Scope },
 }
 
 /// A list on its way to the client.
@@ -69,6 +75,66 @@ pub(super) async fn lanes(
     answer(app, &caller, List::Lanes { queue, wish }, after, "lanes.ndjson").await
 }
 
+pub(super) async fn scheduled(
+    app: Shared,
+    visit: Visit,
+    caller: Caller,
+    Query(wish): Query<later::Wish>,
+) -> Result<Response> {
+    wish.admit(&visit)?;
+    let (after, scope) = (wish.after(), visit.scope);
+    answer(app, &caller, List::Scheduled { wish, scope }, after, "scheduled.ndjson").await
+}
+
+pub(super) async fn deeds(
+    app: Shared,
+    visit: Visit,
+    caller: Caller,
+    Query(wish): Query<audit::Wish>,
+) -> Result<Response> {
+    audit::whole(&visit)?;
+    let after = wish.after();
+    answer(app, &caller, List::Audit { wish }, after, "audit.ndjson").await
+}
+
+pub(super) async fn batches(
+    app: Shared,
+    visit: Visit,
+    caller: Caller,
+    Query(wish): Query<batches::Wish>,
+) -> Result<Response> {
+    batches::whole(&visit)?;
+    let batches::Wish { live: is_live, after } = wish;
+    let after = given(&after).map(str::to_owned);
+    answer(app, &caller, List::Batches { is_live }, after, "batches.ndjson").await
+}
+
+pub(super) async fn happened(
+    app: Shared,
+    visit: Visit,
+    caller: Caller,
+    Query(wish): Query<timeline::Wish>,
+) -> Result<Response> {
+    let (after, scope) = (wish.after(), visit.scope);
+    answer(app, &caller, List::Happened { wish, scope }, after, "events.ndjson").await
+}
+
+/// A place for an export.
+pub(super) fn place(app: &Shared, caller: &Caller) -> Result<Held> {
+    let place = app.budgets.exports.try_take(&caller.party, 1);
+    place.ok_or_else(|| Problem::too_many("too many exports at once"))
+}
+
+/// The answer with these lines.
+pub(super) fn file(body: Body, name: &str) -> Response {
+    let disposition = format!("attachment; filename=\"{name}\"");
+    let head = [
+        (header::CONTENT_TYPE, "application/x-ndjson".to_owned()),
+        (header::CONTENT_DISPOSITION, disposition),
+    ];
+    guarded((head, body).into_response())
+}
+
 /// The first step is read before the answer begins, so that what is wrong is answered as such.
 async fn answer(
     app: Shared,
@@ -77,8 +143,7 @@ async fn answer(
     after: Option<String>,
     file: &str,
 ) -> Result<Response> {
-    let place = app.budgets.exports.try_take(&caller.party, 1);
-    let place = place.ok_or_else(|| Problem::too_many("too many exports at once"))?;
+    let place = place(&app, caller)?;
     let export = Export {
         app,
         list,
@@ -97,13 +162,7 @@ async fn answer(
         step.map_err(|problem| io::Error::other(problem.into_detail()))
     });
     let first = stream::once(async { Ok(first) });
-    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
-    let disposition = format!("attachment; filename=\"{file}\"");
-    let head = [
-        (header::CONTENT_TYPE, "application/x-ndjson".to_owned()),
-        (header::CONTENT_DISPOSITION, disposition),
-    ];
-    Ok(guarded((head, body).into_response()))
+    Ok(self::file(Body::from_stream(futures_util::StreamExt::chain(first, rest)), file))
 }
 
 impl Export {
@@ -125,16 +184,16 @@ impl List {
     /// Lines, how many they are, and where the next page begins.
     async fn page(
         &self,
-        app: &Shared,
+        shared: &Shared,
         after: Option<String>,
         most: usize,
     ) -> Result<(Vec<u8>, usize, Option<String>)> {
-        let (store, mut text) = (&*app.store, Vec::new());
+        let (store, mut text) = (&*shared.store, Vec::new());
         match self {
             Self::Jobs { wish, with_payloads } => {
                 let payload_bytes_max = (!with_payloads).then_some(0);
                 let wanted = wish.wanted(after.as_deref(), most, payload_bytes_max);
-                let page = job_pages::page(store, wanted).await?;
+                let page = job_pages::page(store, wanted).await?.page;
                 let rows = page.rows.len();
                 for mut job in page.rows {
                     // A visitor who does not see payloads sees no results.
@@ -150,12 +209,40 @@ impl List {
                 page.rows.into_iter().for_each(|lane| write(&mut text, &Lane::from(lane)));
                 Ok((text, rows, page.next))
             }
+            Self::Scheduled { wish, scope } => {
+                let sees = |queue: &str| scope.has_queue(queue);
+                let queues = app::scheduled::queues(store, sees).await?;
+                let (wanted, now) = (wish.wanted(after.as_deref(), most), store.now().await?);
+                let page = app::scheduled::page(store, wanted, &queues, now).await?.page;
+                let rows = page.rows.len();
+                for (queue, lane) in page.rows {
+                    write(&mut text, &Lane::of_queue(lane, queue));
+                }
+                Ok((text, rows, page.next))
+            }
+            Self::Audit { wish } => {
+                let page = wish.page(store, after.as_deref(), most).await?;
+                page.entries.iter().for_each(|deed| write(&mut text, deed));
+                Ok((text, page.entries.len(), page.next))
+            }
+            Self::Happened { wish, scope } => {
+                let wanted = wish.wanted(after.as_deref(), most);
+                let story = events::of_key(shared, scope, wanted).await?;
+                story.rows.iter().for_each(|(_, told)| write(&mut text, told));
+                Ok((text, story.rows.len(), story.next))
+            }
+            Self::Batches { .. } if !store.capabilities().batches => Ok((text, 0, None)),
+            Self::Batches { is_live } => {
+                let page = app::batches::page(store, *is_live, after, most).await?;
+                page.batches.iter().for_each(|batch| write(&mut text, batch));
+                Ok((text, page.batches.len(), page.next))
+            }
         }
     }
 }
 
 /// A document on a line.
-fn write(text: &mut Vec<u8>, document: &impl Serialize) {
+pub(super) fn write(text: &mut Vec<u8>, document: &impl Serialize) {
     text.extend(serde_json::to_vec(document).unwrap_or_default());
     text.push(b'\n');
 }

@@ -3,16 +3,18 @@
 use askama::Template;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use seriatim::store::{JobState, JobView};
+use seriatim::store::{JobState, JobView, Store, retries_max};
 use seriatim::{JobId, Payload};
 
 use super::super::{Part, Problem, Result, Shared};
 use super::again::again;
 use super::payload::Shown;
+use super::row::told;
 use super::visit::guarded;
 use super::ways::Ways;
 use super::{Button, Deed, Frame, JobRow, Moment, On, Visit, button, link, page};
 use crate::app::failures;
+use crate::app::find;
 use crate::app::nodes::name_of;
 use crate::app::reported::Reported;
 use crate::base::text::lines;
@@ -77,11 +79,11 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
     let times = [
         ("pushed", clock(Some(job.created_at))),
         ("due", clock(Some(job.run_at).filter(|_| job.finished_at.is_none()))),
-        ("started", clock(job.started_at)),
+        ("first started", clock(job.started_at)),
         ("ended", clock(job.finished_at)),
         ("last heartbeat", clock(job.heartbeat_at)),
-        ("failed first", clock(noted.first.map(|Time(at)| at))),
-        ("failed again", clock(noted.retried().map(|Time(at)| at))),
+        ("first failed", clock(noted.first.map(|Time(at)| at))),
+        ("last failed", clock(noted.retried().map(|Time(at)| at))),
     ];
     let buttons = match job.state {
         JobState::Queued => {
@@ -111,8 +113,9 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         at: visit.clock.of(failure.at.0),
         attempt: failure.attempt,
         node: failure.node.unwrap_or_default(),
-        error: failure.error,
+        error: told(&failure.error),
     };
+    let retries = retries(&*app.store, &job).await;
     visit.show(&Job {
         frame: &visit.frame,
         lane: lane.map(|lane| (link::lanes(base, &job.queue, &[("lane", &lane)]), lane)),
@@ -125,11 +128,11 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         payload_href: (visit.discreet.seen(job.payload.as_bytes()).is_ok())
             .then(|| format!("{}/payload", link::job(base, id))),
         again: again(&job, &visit.discreet),
-        facts: facts(&job),
+        facts: facts(&job, retries.as_deref()),
         times: times.into_iter().filter_map(|(name, at)| Some((name, at?))).collect(),
         error: job.error.as_deref().map(lines),
         result: result_of(&visit, &job),
-        reported: Reported::of(job.progress.as_deref()),
+        reported: Reported::of(job.progress.as_deref()).short(),
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
         buttons,
@@ -158,10 +161,18 @@ fn trace_of(job: &JobView) -> Option<&str> {
     crate::trace::id(job.options.as_ref()?.traceparent.as_deref()?)
 }
 
-fn facts(job: &JobView) -> Vec<(&'static str, String)> {
+/// `6 of 25`: the retry that it waits for, that runs, or that failed last, as the page of its key counts them.
+async fn retries(store: &dyn Store, job: &JobView) -> Option<String> {
+    let queue = find::queue(store, &job.queue).await.ok()?.queue;
+    let most = i64::from(retries_max(job.options.as_deref(), &queue));
+    let retry = (i64::from(job.retry_count) + 1).clamp(0, most);
+    Some(format!("{retry} of {most}"))
+}
+
+fn facts(job: &JobView, retries: Option<&str>) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("attempt", job.attempt.to_string()),
-        ("retry count", job.retry_count.to_string()),
+        ("attempts", job.attempt.to_string()),
+        ("retry", retries.unwrap_or("unknown: its queue is gone").to_owned()),
         ("crashes", job.crashes.to_string()),
         ("priority", job.priority.to_string()),
         ("score", job.score.to_string()),

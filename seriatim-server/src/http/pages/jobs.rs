@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::Mode;
-use seriatim::store::{JobView, Page, Store};
+use seriatim::store::{QueueStats, Store};
 
 use super::super::input::given;
 use super::super::{Problem, Query, Result, Shared};
@@ -14,11 +14,12 @@ use super::ways::Ways;
 use super::{Button, Frame, JobRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::error::Error;
 use crate::app::job_filters::{Filters, TABLE_PAYLOAD_BYTES_MAX};
-use crate::app::job_pages::{self, By, Latest, Status, Wanted};
+use crate::app::job_pages::{self, By, Latest, Listed, Status, Wanted};
 use crate::app::lane_pages::SCAN_DEFAULT;
-use crate::app::operations::{self, Action};
+use crate::app::operations::{self, Action, QUEUES_MAX};
 use crate::app::{causes, find};
 use crate::base::time::Moment;
+use crate::protocol::document::Cause;
 use crate::protocol::value::Time;
 
 /// Queues in the list to choose from.
@@ -175,10 +176,14 @@ struct Jobs<'a> {
     found: usize,
     /// All dead jobs, if only the latest were looked at.
     of: Option<u64>,
+    /// Those of them that were not.
+    older: u64,
     /// Queues with dead jobs of which none were looked at.
     left_out: usize,
     /// Whether they have ended.
     has_ended: bool,
+    /// Whether those of several queues come queue by queue.
+    is_by_queue: bool,
     /// The column that they are ordered by.
     by: &'static str,
     /// Whether their scores give their order: those of one queue that has one.
@@ -188,6 +193,8 @@ struct Jobs<'a> {
     /// Whether there may be more behind the jobs that were looked at.
     is_cut: bool,
     buttons: Vec<Button>,
+    /// Queues with something to do, if they are too many for one operation.
+    too_many: Option<usize>,
     ticked: Vec<Action>,
     export: String,
     ways: Ways,
@@ -219,12 +226,13 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         None => false,
     };
     let (is_list, is_dead) = (wish.is_list(), wish.state == Status::Dead);
-    let ((page, latest), wrong) = Wrong::of(read(store, visit, wish).await, &FIELDS)?;
-    let stats = store.stats(None).await?.into_iter();
+    let ((listed, latest), wrong) = Wrong::of(read(store, visit, wish).await, &FIELDS)?;
+    let Listed { page, is_by_queue } = listed;
+    let stats = store.stats(None).await?;
     let is_choice = |queue: &str, dead: u64| {
         visit.scope.has_queue(queue) && (!is_dead || dead > 0 || wish.queue == queue)
     };
-    let queues = stats.filter(|stats| is_choice(&stats.queue, stats.dead));
+    let queues = stats.iter().filter(|stats| is_choice(&stats.queue, stats.dead));
     let queues: Vec<(String, u64)> =
         queues.map(|stats| (stats.queue.to_string(), stats.dead)).collect();
     let of_wish = |queue: &str| wish.queue.is_empty() || wish.queue == queue;
@@ -243,9 +251,9 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         _ => &[],
     };
     let filters = filters(visit, wish);
-    let buttons = match named {
-        Some(_) if wrong.is_none() => buttons(visit, wish, &filters),
-        _ => Vec::new(),
+    let (buttons, too_many) = match wrong.is_none() {
+        true => buttons(visit, wish, &filters, &stats),
+        false => Default::default(),
     };
     let kept = Some(&filters).filter(|_| !wish.actions().is_empty());
     let cause = |cause: causes::Cause| {
@@ -268,17 +276,19 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         rows: page.rows.iter().map(|job| JobRow::new(visit, job)).collect(),
         causes: causes::of(&latest.rows).into_iter().map(cause).collect(),
         found: page.rows.len() + latest.rows.len(),
+        older: u64::saturating_sub(all, latest.rows.len() as u64),
         of: (is_partial && !is_filtered).then_some(all),
         left_out: latest.left_out,
         has_ended: !wish.is_live(),
-        // Those of several queues come queue by queue.
-        by: if wish.is_live() || named.is_none() { "" } else { "time" },
+        is_by_queue,
+        by: if wish.is_live() || is_by_queue { "" } else { "time" },
         has_scores,
         is_mixed: wish.state == Status::Live,
         is_cut: page.cut || latest.cut,
         buttons,
+        too_many,
         ticked: button::on_ticked(visit, ticked),
-        export: with("/export/jobs", &[]),
+        export: with(if is_list { "/export/jobs" } else { "/export/causes" }, &[]),
         ways: Ways::of_list("jobs", "jobs", None, &wish.pairs()),
         next: page.next.map(|next| with(path, &[("after", &next)])),
         wish,
@@ -287,19 +297,24 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
 }
 
 /// A page of jobs, or the latest, among which causes are found.
-async fn read(
-    store: &dyn Store,
-    visit: &Visit,
-    wish: &Wish,
-) -> Result<(Page<JobView>, Latest), Error> {
+async fn read(store: &dyn Store, visit: &Visit, wish: &Wish) -> Result<(Listed, Latest), Error> {
     if wish.is_list() {
         let wanted = wish.wanted(given(&wish.after), ROWS_SHOWN, Some(TABLE_PAYLOAD_BYTES_MAX));
         return Ok((job_pages::page(store, wanted).await?, Latest::default()));
     }
-    // A cause needs no payloads.
-    let wanted = wish.wanted(None, causes::JOBS_MAX, Some(0));
+    Ok((Listed::default(), latest(store, visit, wish).await?))
+}
+
+/// The latest dead jobs, among which causes are found.
+async fn latest(store: &dyn Store, visit: &Visit, wish: &Wish) -> Result<Latest, Error> {
     let sees = |queue: &str| visit.scope.has_queue(queue);
-    Ok((Page::default(), job_pages::latest(store, wanted, sees).await?))
+    causes::latest(store, given(&wish.queue), wish.filters(), sees).await
+}
+
+/// What the latest dead jobs died of.
+pub(super) async fn causes(store: &dyn Store, visit: &Visit, wish: &Wish) -> Result<Vec<Cause>> {
+    wish.admit(visit)?;
+    Ok(causes::document(&latest(store, visit, wish).await?).causes)
 }
 
 /// The filters, as operations have them.
@@ -309,6 +324,7 @@ fn filters(visit: &Visit, wish: &Wish) -> operations::Wish {
         let moment = Moment::read(text).ok()?;
         Some(Time(moment.before(visit.clock.now)))
     };
+    let own = operations::Wish::new(Action::Requeue, &*wish.queue);
     operations::Wish {
         key: text(&wish.key),
         prefix: text(&wish.prefix),
@@ -316,12 +332,27 @@ fn filters(visit: &Visit, wish: &Wish) -> operations::Wish {
         error: text(&wish.error),
         since: time(&wish.from),
         before: time(&wish.to),
-        ..operations::Wish::new(Action::Requeue, &*wish.queue)
+        ..if wish.queue.is_empty() { own.in_all_queues() } else { own }
     }
 }
 
-/// For all jobs of the queue that fit.
-fn buttons(visit: &Visit, wish: &Wish, filters: &operations::Wish) -> Vec<Button> {
+/// For all jobs that fit, of the queue or of all. If more queues have some than an operation can be about, their number
+/// instead.
+fn buttons(
+    visit: &Visit,
+    wish: &Wish,
+    filters: &operations::Wish,
+    stats: &[QueueStats],
+) -> (Vec<Button>, Option<usize>) {
     let all = |action: &Action| operations::Wish { action: *action, ..filters.clone() };
-    button::operations(visit, wish.actions().iter().map(all))
+    let buttons = button::operations(visit, wish.actions().iter().map(all));
+    let has_some = |of: &&QueueStats| {
+        let jobs = if wish.state == Status::Dead { of.dead } else { of.jobs };
+        jobs > 0 && visit.scope.has_queue(&of.queue)
+    };
+    let busy = stats.iter().filter(has_some).count();
+    match wish.queue.is_empty() && busy > QUEUES_MAX && !buttons.is_empty() {
+        true => (Vec::new(), Some(busy)),
+        false => (buttons, None),
+    }
 }

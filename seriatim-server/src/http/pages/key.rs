@@ -14,7 +14,7 @@ use crate::app::deeds::{self, Wanted};
 use crate::app::entity;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue, OfKey};
-use crate::app::lane_jobs::LaneJobs;
+use crate::app::lane_jobs::{ENDED_SHOWN, LaneJobs};
 use crate::app::lanes::OneLane;
 use crate::app::operations::{self, Action};
 use crate::app::reported::Reported;
@@ -49,6 +49,8 @@ struct Entity {
     /// More waiting ones.
     next: Option<String>,
     ended: Vec<JobRow>,
+    /// Those that died, if there may be more than are shown.
+    all_ended: Option<String>,
     buttons: Vec<Button>,
     dead_buttons: Vec<Button>,
 }
@@ -88,6 +90,7 @@ struct OneKey<'a> {
     left_out: usize,
     /// What happened to it.
     events: String,
+    jobs: String,
     /// A search for the same text.
     search: String,
     deeds: Vec<DeedRow>,
@@ -128,6 +131,7 @@ pub(super) async fn show(
     let deeds = deeds.into_iter().map(|deed| DeedRow::new(&visit, deed)).collect();
     let search = link::search_all(&visit.frame.base, &k);
     let events = link::with(&format!("{}/key/events", visit.frame.base), &[("k", &k)]);
+    let jobs = link::with(&format!("{}/jobs", visit.frame.base), &[("key", &k)]);
     let (frame, name) = (&visit.frame, seriatim::text::one_line(&k));
     let fields = link::carried(vec![("key", k.clone())]);
     let key_field = fields.into_iter().next().unwrap_or_default();
@@ -139,6 +143,7 @@ pub(super) async fn show(
         entities,
         left_out,
         events,
+        jobs,
         search,
         deeds,
     })
@@ -179,6 +184,10 @@ impl Entity {
             claimed: jobs(|jobs| &jobs.claimed),
             waiting: jobs(|jobs| &jobs.waiting),
             next,
+            all_ended: (is_dead && ended.len() >= ENDED_SHOWN).then(|| {
+                let dead = [("state", "dead"), ("queue", name), ("key", key)];
+                link::with(&format!("{base}/jobs"), &dead)
+            }),
             ended: rows(&ended),
         }
     }
@@ -197,7 +206,7 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &entity::Entity) 
     deeds.retain(|deed| *deed != "lane.bury" || has_failed);
     let lane = OneLane::Key(key.to_owned());
     let on = On::Lane { queue: view.queue.name.clone(), lane };
-    let mut all = button::on_lane(visit, &deeds, &on, has_failed);
+    let mut all = button::all(visit, &deeds, &on);
     if let [one] = &*entity.jobs.claimed {
         all.extend(button::all(visit, &["job.cancel"], &On::Job(one.id)));
     }
@@ -223,7 +232,7 @@ impl Lane {
             jobs: lane.jobs,
             holder,
             error: lane.error.as_deref().map(crate::base::text::lines),
-            reported: Reported::of(lane.progress.as_deref()),
+            reported: Reported::of(lane.progress.as_deref()).short(),
             crashes: lane.crashes,
         }
     }

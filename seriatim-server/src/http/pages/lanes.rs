@@ -30,6 +30,7 @@ pub(super) struct Wish {
     due_from: String,
     due_to: String,
     retries_min: String,
+    lag_min: String,
     /// The first place in the order: a key, a time, a retry count
     from: String,
     after: String,
@@ -69,8 +70,9 @@ page!(Lanes);
 
 impl Wish {
     fn has_more(&self) -> bool {
-        let rare = [&self.from, &self.node, &self.due_from, &self.due_to, &self.retries_min];
-        rare.iter().any(|filter| !filter.is_empty())
+        let due = [&self.due_from, &self.due_to, &self.lag_min];
+        let rare = [&self.from, &self.node, &self.retries_min].into_iter().chain(due);
+        rare.into_iter().any(|filter| !filter.is_empty())
     }
 
     fn order_name(&self) -> &'static str {
@@ -82,7 +84,7 @@ impl Wish {
         [("by", self.order_name())].into_iter().chain(self.filters()).collect()
     }
 
-    fn filters(&self) -> [(&str, &str); 8] {
+    fn filters(&self) -> [(&str, &str); 9] {
         [
             ("state", &self.state),
             ("lane", &self.lane),
@@ -91,6 +93,7 @@ impl Wish {
             ("due_from", &self.due_from),
             ("due_to", &self.due_to),
             ("retries_min", &self.retries_min),
+            ("lag_min", &self.lag_min),
             ("from", &self.from),
         ]
     }
@@ -126,6 +129,7 @@ impl Wish {
                 due_from: &self.due_from,
                 due_to: &self.due_to,
                 retries_min: &self.retries_min,
+                lag_min: &self.lag_min,
             },
             from: given(&self.from),
             to: None,
@@ -138,7 +142,7 @@ impl Wish {
 }
 
 /// The fields in which a person may write what cannot be read.
-const FIELDS: [&str; 5] = ["from", "node", "due_from", "due_to", "retries_min"];
+const FIELDS: [&str; 6] = ["from", "node", "due_from", "due_to", "retries_min", "lag_min"];
 /// What is done to rows that are ticked.
 const TICKED: [Action; 5] =
     [Action::Retry, Action::Pause, Action::Resume, Action::Bury, Action::DeleteWaiting];
@@ -165,7 +169,7 @@ pub(super) async fn show(
     let around = Around { queue: &view, usage: &usage, nodes: &nodes, now };
     let paused = page.rows.iter().filter(|lane| lane.state == LaneState::Paused);
     let paused: Vec<&str> = paused.filter_map(|lane| lane.key.as_deref()).collect();
-    let pauses = pauses::of_keys(store, &queue, &paused).await?;
+    let pauses = pauses::of_keys(store, &queue, &paused, now).await?;
     let row = |lane: &LaneView| {
         let pause = lane.key.as_deref().and_then(|key| pauses.get(key));
         LaneRow::with_pause(&visit, lane, pause, around)
@@ -212,10 +216,11 @@ fn named(error: Error) -> Problem {
 
 /// For all lanes that the filters name; none if a filter is set that operations do not have.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
-    let others =
-        [&wish.lane, &wish.node, &wish.due_from, &wish.due_to, &wish.retries_min, &wish.from];
+    let times = [&wish.due_from, &wish.due_to, &wish.lag_min];
+    let mut others =
+        [&wish.lane, &wish.node, &wish.retries_min, &wish.from].into_iter().chain(times);
     let state = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == wish.state);
-    if others.iter().any(|filter| !filter.is_empty()) || state.is_none() != wish.state.is_empty() {
+    if others.any(|filter| !filter.is_empty()) || state.is_none() != wish.state.is_empty() {
         return Vec::new();
     }
     let actions = match (wish.by, state) {

@@ -2,10 +2,26 @@
 
 use seriatim::JobId;
 
+/// Where forms send what they do.
+pub(in crate::http) const DEEDS_PATH: &str = "/do";
+
 /// A part of a path or a value of a query.
 pub(super) fn encoded(text: &str) -> String {
     // A plus is a space in a query only.
     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// An address below this one, and of no other site.
+pub(super) fn local(address: &str, base: &str) -> Option<String> {
+    let path = address.strip_prefix(base)?;
+    let is_plain = address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    // A browser resolves them, and leaves this path.
+    let dots = path.split(['/', '?', '#']).any(|part| {
+        let part = part.to_ascii_lowercase().replace("%2e", ".");
+        part == "." || part == ".."
+    });
+    let is_below = path.starts_with(['/', '?']) && !address.starts_with("//");
+    (is_plain && is_below && !dots).then(|| address.to_owned())
 }
 
 /// A path with a query of these pairs; those without a value are left out.
@@ -64,4 +80,28 @@ pub(super) fn operation(base: &str, id: &str) -> String {
 
 pub(super) fn node(base: &str, id: &str) -> String {
     format!("{base}/nodes/{}", encoded(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_leads_back_to_a_page_of_this_server_only() {
+        for (address, base, is_ours) in [
+            ("/queues?by=key", "", true),
+            ("/jobs/queues", "/jobs", true),
+            ("/other", "/jobs", false),
+            ("/jobs/../other", "/jobs", false),
+            ("/jobs/%2E./other", "/jobs", false),
+            ("/jobs/queues?by=..", "/jobs", true),
+            ("//evil.example", "", false),
+            ("https://evil.example", "", false),
+            ("/\\evil.example", "", false),
+            ("/a\r\nX: y", "", false),
+            ("", "", false),
+        ] {
+            assert_eq!(local(address, base).is_some(), is_ours, "{address}");
+        }
+    }
 }

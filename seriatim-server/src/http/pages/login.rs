@@ -10,21 +10,36 @@ use seriatim::Timestamp;
 use super::super::audit::Signed;
 use super::super::caller::Peer;
 use super::super::{Access, Problem, Result, Shared};
-use super::deeds::local;
+use super::deeds::read;
+use super::kept::Kept;
+use super::link;
 use super::visit::{html, see_other, set_cookie};
 use super::{Frame, Visit, page, session};
 
 #[derive(Template)]
 #[template(path = "login.html", blocks = ["live"])]
-struct Login<'a> {
+pub(super) struct Login<'a> {
     frame: &'a Frame,
     next: String,
     /// Whether a form that was sent did nothing.
     is_undone: bool,
+    /// What was typed into it.
+    kept: Option<Kept>,
     error: Option<String>,
 }
 
 page!(Login);
+
+impl<'a> Login<'a> {
+    pub(super) fn new(frame: &'a Frame, next: String) -> Self {
+        Self { frame, next, is_undone: false, kept: None, error: None }
+    }
+
+    /// Behind a form that did nothing.
+    pub(super) fn undone(self, kept: Option<Kept>) -> Self {
+        Self { is_undone: true, kept, ..self }
+    }
+}
 
 pub(super) async fn show(app: Shared, visit: Visit, RawQuery(query): RawQuery) -> Result<Response> {
     let query = query.unwrap_or_default();
@@ -33,7 +48,7 @@ pub(super) async fn show(app: Shared, visit: Visit, RawQuery(query): RawQuery) -
         return Ok(see_other(&next));
     }
     let is_undone = form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "undone");
-    visit.show(&Login { frame: &visit.frame, next, is_undone, error: None })
+    visit.show(&Login { is_undone, ..Login::new(&visit.frame, next) })
 }
 
 pub(super) async fn enter(
@@ -44,9 +59,9 @@ pub(super) async fn enter(
     RawForm(body): RawForm,
 ) -> Result<Response> {
     let next = next(&visit, &body);
-    let secret = form_urlencoded::parse(&body).find(|(name, _)| name == "token");
-    let secret = secret.map(|(_, value)| value.trim().to_owned()).unwrap_or_default();
-    let token = app.guard.token(&secret);
+    let fields = read(&body);
+    let kept = Kept::read(&fields);
+    let token = app.guard.token(fields.get("token").map_or("", |secret| secret.trim()));
     let peer = peer.map(|Extension(peer)| peer);
     if let Some(origin) = app.guard.origin(peer.as_ref(), &headers)
         && let Err(wait) = app.logins.admit(origin, token)
@@ -64,7 +79,14 @@ pub(super) async fn enter(
             let value = session::cookie(token, Timestamp::of_this_machine());
             let seconds = session::LASTS.as_secs();
             let cookie = visit.cookie(session::NAME, &value, seconds, is_secure(&headers));
-            let mut response = see_other(&next);
+            let asks = match kept {
+                Some(kept) => {
+                    let visit = visit.of_login(&app, (token, &value), &headers, &next);
+                    kept.asks(&app, &visit).await.ok()
+                }
+                None => None,
+            };
+            let mut response = asks.unwrap_or_else(|| see_other(&next));
             set_cookie(&mut response, &cookie);
             response.extensions_mut().insert(Signed(token.who()));
             return Ok(response);
@@ -73,7 +95,7 @@ pub(super) async fn enter(
     if token.is_none() {
         app.meter.refused_login();
     }
-    let page = Login { frame: &visit.frame, next, is_undone: false, error: Some(refusal) };
+    let page = Login { kept, error: Some(refusal), ..Login::new(&visit.frame, next) };
     let text = page.render().map_err(|_| Problem::unavailable("cannot write this page"))?;
     let mut response = html(text);
     // Told as a refusal, so that the audit log has it.
@@ -81,20 +103,27 @@ pub(super) async fn enter(
     Ok(response)
 }
 
-pub(super) async fn leave(app: Shared, visit: Visit, headers: HeaderMap) -> Response {
+pub(super) async fn leave(
+    app: Shared,
+    visit: Visit,
+    headers: HeaderMap,
+    RawForm(body): RawForm,
+) -> Result<Response> {
     let mut response = see_other(&format!("{}/login", visit.frame.base));
     set_cookie(&mut response, &visit.forget(session::NAME));
     if let Some(token) = session::token(&app.guard, &headers) {
+        let mark = form_urlencoded::parse(&body).find(|(name, _)| name == "mark");
+        visit.check(mark.as_ref().map_or("", |(_, mark)| mark))?;
         response.extensions_mut().insert(Signed(token.who()));
     }
-    response
+    Ok(response)
 }
 
 /// The page to go on with.
 fn next(visit: &Visit, fields: &[u8]) -> String {
     let base = &visit.frame.base;
     let wanted = form_urlencoded::parse(fields).find(|(name, _)| name == "next");
-    let wanted = wanted.and_then(|(_, value)| local(&value, base));
+    let wanted = wanted.and_then(|(_, value)| link::local(&value, base));
     wanted.filter(|next| !next.contains("/login")).unwrap_or_else(|| visit.frame.home.clone())
 }
 

@@ -19,6 +19,7 @@ mod export;
 mod frame;
 mod job;
 mod jobs;
+mod kept;
 mod key;
 mod lanes;
 mod limits;
@@ -42,20 +43,25 @@ mod timeline;
 mod turns;
 mod visit;
 mod ways;
+mod whole;
 mod wrong;
 
 use super::live::{self, LIVE_PATH};
 use super::{Access, Route};
 // What nearly every page is made of.
 use button::Button;
+use chart::Chart;
 use deed::{Deed, On};
 use frame::Frame;
 use moment::Moment;
+use recent::Recent;
 use row::{JobRow, LaneRow, ROWS_SHOWN};
 use visit::page;
 use wrong::Wrong;
 // For the templates of all pages.
+use crate::app::merged::QUEUES_MERGED_MAX;
 use crate::base::text::grouped;
+pub(super) use link::DEEDS_PATH;
 pub(super) use turns::without_trail;
 pub(super) use visit::Visit;
 
@@ -77,6 +83,16 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/jobs/{job_id}/events", Access::Read, events::show),
         Route::page("/export/jobs", Access::Read, export::jobs),
         Route::page("/export/lanes/{queue}", Access::Read, export::lanes),
+        Route::page("/export/scheduled", Access::Read, export::scheduled),
+        Route::page("/export/audit", Access::Read, export::deeds),
+        Route::page("/export/batches", Access::Read, export::batches),
+        Route::page("/export/key", Access::Read, export::happened),
+        Route::page("/export/jobs/{job_id}/events", Access::Read, whole::events),
+        Route::page("/export/causes", Access::Read, whole::causes),
+        Route::page("/export/queues", Access::Read, whole::queues),
+        Route::page("/export/nodes", Access::Read, whole::nodes),
+        Route::page("/export/cron", Access::Read, whole::entries),
+        Route::page("/export/operations", Access::Read, whole::operations),
         Route::page("/morgue", Access::Read, jobs::morgue),
         Route::page("/scheduled", Access::Read, scheduled::show),
         Route::page("/reschedule", Access::Operate, reschedule::show),
@@ -93,7 +109,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/search", Access::Read, search::show),
         Route::page("/about", Access::Read, about::show).outlives_drain(),
         Route::page("/confirm", Access::Read, deeds::confirm),
-        Route::form("/do", Access::Read, deeds::carry_out),
+        Route::form(DEEDS_PATH, Access::Read, deeds::carry_out),
         Route::page(LIVE_PATH, Access::Read, live::listen),
         Route::page("/login", Access::Open, login::show).outlives_drain(),
         Route::form("/login", Access::Open, login::enter),

@@ -5,6 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use seriatim::store::Command;
 
+use super::super::input::given;
 use super::super::{Part, Query, Result, Shared};
 use super::bridges::{SourceRow, rows};
 use super::row::NodeRow;
@@ -23,8 +24,8 @@ const QUEUES_LOOKED: usize = 8;
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Wish {
-    /// Nodes of the pages before
-    skip: usize,
+    /// The last node of the page before
+    after: String,
 }
 
 #[derive(Template)]
@@ -33,6 +34,7 @@ struct Nodes<'a> {
     frame: &'a Frame,
     rows: Vec<NodeRow>,
     is_first: bool,
+    export: String,
     next: Option<String>,
     versions: Vec<String>,
     bridges: Vec<SourceRow>,
@@ -44,7 +46,7 @@ page!(Nodes);
 pub(super) async fn show_all(
     app: Shared,
     visit: Visit,
-    Query(Wish { skip }): Query<Wish>,
+    Query(Wish { after }): Query<Wish>,
 ) -> Result<Response> {
     whole(&visit)?;
     let store = &*app.store;
@@ -53,21 +55,23 @@ pub(super) async fn show_all(
         all.iter().filter(|node| !node.dead).map(|node| node.info.version.clone()).collect();
     versions.sort_unstable();
     versions.dedup();
-    let is_first = skip == 0;
+    let is_first = after.is_empty();
+    let behind = nodes::behind(&all, given(&after))?;
     let (bridges, sources_left_out) = match is_first {
         true => rows(&visit, &bridges::all(store).await?, now),
         false => (Vec::new(), 0),
     };
-    let behind = skip.saturating_add(ROWS_SHOWN);
-    let path = format!("{}/nodes", visit.frame.base);
-    let next = || link::with(&path, &[("skip", &behind.to_string())]);
+    let (base, shown) = (&visit.frame.base, &behind[..behind.len().min(ROWS_SHOWN)]);
+    let last = shown.last().filter(|_| shown.len() < behind.len());
+    let next = last.map(|last| {
+        link::with(&format!("{base}/nodes"), &[("after", &nodes::Place::of(last).text())])
+    });
     visit.show(&Nodes {
         frame: &visit.frame,
-        rows: (all.iter().skip(skip).take(ROWS_SHOWN))
-            .map(|node| NodeRow::new(&visit, node, now))
-            .collect(),
+        rows: shown.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
         is_first,
-        next: (all.len() > behind).then(next),
+        export: format!("{base}/export/nodes"),
+        next,
         versions,
         bridges,
         sources_left_out,
@@ -75,7 +79,7 @@ pub(super) async fn show_all(
 }
 
 /// Nodes work on all queues.
-fn whole(visit: &Visit) -> Result<()> {
+pub(super) fn whole(visit: &Visit) -> Result<()> {
     visit.scope.check_all("may not see nodes, which work on all queues")
 }
 

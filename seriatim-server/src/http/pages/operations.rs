@@ -20,7 +20,7 @@ struct OperationRow {
     id: String,
     href: String,
     what: String,
-    queue: (String, String),
+    queues: Vec<(String, String)>,
     state: &'static str,
     progress: String,
     /// Done and expected, for the bar.
@@ -40,11 +40,15 @@ impl OperationRow {
     fn new(visit: &Visit, operation: Operation) -> Self {
         let base = &visit.frame.base;
         let at = |text: &str| time::read(text).ok().map(|at: Timestamp| visit.clock.of(at));
-        let starts = time::read(&operation.starts_at).ok().filter(|at| *at > visit.clock.now);
+        let waits = operation.state.is_open() && operation.stopped_by.is_none();
+        let starts = time::read(&operation.starts_at).ok();
+        let starts = starts.filter(|at| waits && *at > visit.clock.now);
         Self {
             href: link::operation(base, &operation.id),
             what: format!("{} {}", operation.what.action.button(), operation.what.in_words()),
-            queue: (operation.what.queue.clone(), link::queue(base, &operation.what.queue)),
+            queues: (operation.what.names().iter())
+                .map(|name| (name.clone(), link::queue(base, name)))
+                .collect(),
             state: match operation.state.is_open() && operation.stopped_by.is_some() {
                 true => "stopping",
                 false => operation.state.name(),
@@ -78,6 +82,7 @@ struct Operations<'a> {
     frame: &'a Frame,
     rows: Vec<OperationRow>,
     is_first: bool,
+    export: String,
     next: Option<String>,
 }
 
@@ -88,22 +93,23 @@ pub(super) async fn show_all(
     visit: Visit,
     Query(Wish { after }): Query<Wish>,
 ) -> Result<Response> {
-    let all = operations::list(&*app.store).await?.into_iter();
-    let own = all.filter(|operation| visit.scope.has_queue(&operation.what.queue));
+    let may_use = |queue: &str| visit.scope.has_queue(queue);
+    let own = operations::list_within(&*app.store, may_use).await?.into_iter();
     // Their ids are times, the latest first.
     let mut shown: Vec<Operation> =
         own.filter(|operation| after.is_empty() || operation.id < after).collect();
     let has_more = shown.len() > ROWS_SHOWN;
     shown.truncate(ROWS_SHOWN);
-    let path = format!("{}/operations", visit.frame.base);
+    let base = &visit.frame.base;
     let last = shown.last().filter(|_| has_more);
-    let next = last.map(|last| link::with(&path, &[("after", &last.id)]));
+    let next = last.map(|last| link::with(&format!("{base}/operations"), &[("after", &last.id)]));
+    let export = format!("{base}/export/operations");
     let row = |operation| {
         let row = OperationRow::new(&visit, operation);
         OperationRow { what: cut(&row.what, WHAT_COLUMNS), ..row }
     };
     let rows = shown.into_iter().map(row).collect();
-    visit.show(&Operations { frame: &visit.frame, rows, is_first: after.is_empty(), next })
+    visit.show(&Operations { frame: &visit.frame, rows, is_first: after.is_empty(), export, next })
 }
 
 #[derive(Template)]
@@ -122,7 +128,7 @@ pub(super) async fn show_one(
     Part(id): Part<String>,
 ) -> Result<Response> {
     let operation = operations::show(&*app.store, &id).await?;
-    if !visit.scope.has_queue(&operation.what.queue) {
+    if !operation.is_within(|queue| visit.scope.has_queue(queue)) {
         return Err(Error::NoOperation(id).into());
     }
     let may_stop = operation.state.is_open() && operation.stopped_by.is_none();

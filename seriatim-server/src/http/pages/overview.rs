@@ -56,6 +56,8 @@ pub(super) struct CauseRow {
     pub(super) href: String,
     pub(super) task: String,
     pub(super) error: String,
+    /// The dead jobs with such an error; the latest if they have nothing in common to filter by.
+    pub(super) list: String,
     /// The latest of the jobs.
     pub(super) sample: String,
     pub(super) count: u64,
@@ -105,7 +107,6 @@ struct Overview<'a> {
     queues: Vec<QueueRow>,
     longest: Vec<LaneRow>,
     causes: Vec<CauseRow>,
-    more_causes: bool,
 }
 
 page!(Overview);
@@ -129,7 +130,6 @@ pub(super) async fn show(
     let (needs, more_needs) = needs(&visit, &checkup);
     let mut queues: Vec<QueueRow> = rows.into_iter().take(QUEUES_SHOWN).collect();
     QueueRow::add_recent(&*app.store, &mut queues, now).await?;
-    let (causes, more_causes) = worst(&visit, &checkup);
     let page = Overview {
         frame: &visit.frame,
         totals,
@@ -139,8 +139,7 @@ pub(super) async fn show(
         first: post("/api/v1/queues/orders/jobs", FIRST_JOB),
         charts: charts(&app, &visit, &span).await?,
         longest: longest(&visit, &checkup),
-        causes,
-        more_causes,
+        causes: worst(&visit, &checkup),
         queues,
     };
     visit.show(&page)
@@ -203,7 +202,9 @@ fn needs(visit: &Visit, checkup: &Checkup) -> (Vec<Need>, usize) {
         Some(queue) => visit.scope.has_queue(queue),
         None => !visit.scope.is_limited(),
     };
-    let notable = |finding: &&Finding| finding.severity != Severity::Notice;
+    // The dead wait for a person, however long ago they died.
+    let is_dead = |finding: &Finding| finding.list == Some(List::Morgue);
+    let notable = |finding: &&Finding| finding.severity != Severity::Notice || is_dead(finding);
     let mut kinds: Vec<(String, Vec<&Finding>)> = Vec::new();
     for finding in checkup.findings.iter().filter(may_see).filter(notable) {
         let kind = causes::masked(&finding.found);
@@ -222,7 +223,11 @@ impl Need {
         let base = &visit.frame.base;
         let named = |finding: &&Finding| (name(finding), place(base, finding));
         Some(Self {
-            word: if finding.severity == Severity::Serious { "serious" } else { "warning" },
+            word: match finding.severity {
+                Severity::Serious => "serious",
+                Severity::Warning => "warning",
+                Severity::Notice => "notice",
+            },
             about: name(finding),
             found: said_of(finding),
             advice: marked(&one_line(&finding.advice)),
@@ -308,8 +313,8 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
     running.iter().take(LONGEST_SHOWN).filter_map(row).collect()
 }
 
-/// The causes of most deaths, and whether there are others.
-fn worst(visit: &Visit, checkup: &Checkup) -> (Vec<CauseRow>, bool) {
+/// The causes of most deaths.
+fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
     let of_visitor = checkup.seen.dead.iter().filter(|(queue, _)| visit.scope.has_queue(queue));
     let causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
     let is_cut = |queue: &str| {
@@ -318,8 +323,7 @@ fn worst(visit: &Visit, checkup: &Checkup) -> (Vec<CauseRow>, bool) {
     };
     let all = operations::Wish::new(Action::Requeue, "");
     let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all));
-    let has_more = causes.len() > CAUSES_SHOWN;
-    (causes.into_iter().take(CAUSES_SHOWN).map(row).collect(), has_more)
+    causes.into_iter().take(CAUSES_SHOWN).map(row).collect()
 }
 
 impl CauseRow {
@@ -335,6 +339,7 @@ impl CauseRow {
         let of_row = |(filters, action): (&operations::Wish, Action)| operations::Wish {
             action,
             queue: cause.queue.to_string(),
+            queues: None,
             cause: Some(cause.error.clone()),
             task: cause.task.as_deref().map(str::to_owned),
             untasked: cause.task.is_none(),
@@ -346,6 +351,14 @@ impl CauseRow {
             href: link::with(&format!("{base}/morgue"), &[("queue", &cause.queue)]),
             queue: cause.queue.to_string(),
             task: cause.task.as_deref().map(seriatim::text::one_line).unwrap_or_default(),
+            list: match cause.common() {
+                Some(error) => {
+                    let task = cause.task.as_deref().unwrap_or_default();
+                    let like = [("queue", &*cause.queue), ("task", task), ("error", error)];
+                    link::with(&format!("{base}/morgue"), &like)
+                }
+                None => link::job(base, cause.sample.id),
+            },
             sample: link::job(base, cause.sample.id),
             error: cause.error,
             count: cause.count,
@@ -379,10 +392,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_pages_judge_workers_by_the_clock_of_the_store() {
+    async fn all_pages_judge_workers_and_tell_times_by_the_clock_of_the_store() {
         let behind = || Timestamp::of_this_machine() - Duration::from_secs(600);
         let store = Arc::new(Memory::with_clock(behind));
-        let jobs = vec![Job::new("orders", &1).unwrap()];
+        let later = Job::new("orders", &2).unwrap().run_in(Duration::from_secs(5_430));
+        let jobs = vec![Job::new("orders", &1).unwrap(), later];
         store.push(Push { now: None, jobs }).await.unwrap();
         let mut node = NodeInfo::new(NodeId::from("worker-1"), Duration::from_secs(60));
         node.queues = vec!["orders".to_owned()];
@@ -391,6 +405,10 @@ mod tests {
         for path in ["/", "/queues", "/queues/orders"] {
             let page = page(&store, path).await;
             assert!(page.contains("orders") && !page.contains("no workers"), "{path}: {page}");
+        }
+        for path in ["/scheduled", "/queues/orders/lanes"] {
+            let page = page(&store, path).await;
+            assert!(page.contains(">in 1h30m</time>"), "{path}: {page}");
         }
     }
 }

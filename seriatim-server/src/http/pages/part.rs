@@ -1,4 +1,4 @@
-//! The live part of a page: made once a second for all visitors who may see the same.
+//! The live part of a page: made at most once a second for all visitors who may see the same.
 
 use axum::body::to_bytes;
 use axum::extract::Request;
@@ -20,7 +20,7 @@ impl Visit {
         matches!(self.wants, Wants::Parts(_))
     }
 
-    /// The live part of the page, from the last second if a visitor asked for it then.
+    /// The live part of the page; the last one, as long as it is as good as new.
     pub(in crate::http) async fn part(
         &self,
         app: &Shared,
@@ -40,7 +40,7 @@ impl Visit {
     }
 
     /// Who sees the same at this address: those of one role and time zone, and of one token if that is limited.
-    fn kind(&self) -> String {
+    pub(in crate::http) fn kind(&self) -> String {
         let who = match &self.who {
             Who::Anybody => "",
             Who::Token { name, scope, .. } if scope.is_limited() => name,

@@ -9,7 +9,7 @@ use super::super::{Part, Query, Result, Shared};
 use super::charts::{Charts, Wish};
 use super::limits::{self, LimitRow};
 use super::row::{NodeRow, QueueRow};
-use super::{Button, Frame, On, Visit, button, grouped, link, page};
+use super::{Button, Frame, On, ROWS_SHOWN, Visit, button, grouped, link, page};
 use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
 use crate::app::{find, pauses, queues, settings};
@@ -42,6 +42,7 @@ struct Queue<'a> {
     /// Groups with settings of their own that are not shown.
     groups_left_out: usize,
     nodes: Vec<NodeRow>,
+    nodes_left_out: usize,
     declared: bool,
     charts: Charts,
 }
@@ -71,9 +72,12 @@ pub(super) async fn show(
     let mut buttons = button::all(&visit, &[pause], &on);
     let all = |action| operations::Wish::new(action, name.as_str());
     let many = [Action::Retry, Action::Bury, Action::DeleteFailed, Action::DeleteWaiting];
+    // What nothing failed for is not offered.
+    let has_failed = figures.stats.retrying > 0;
+    let many = many.into_iter().filter(|action| has_failed || !action.is_for_failed());
     buttons.extend(button::operations(&visit, many.map(all)));
     let pause = match view.paused {
-        true => pauses::of_queue(store, &name).await?,
+        true => pauses::of_queue(store, &name, now).await?,
         false => None,
     };
     let (limits, groups_left_out) = limits::rows(&view.queue, &usage);
@@ -96,7 +100,10 @@ pub(super) async fn show(
         settings: settings::lines(&view.queue),
         limits,
         groups_left_out,
-        nodes: nodes.iter().map(|node| NodeRow::new(&visit, node, now)).collect(),
+        nodes: (nodes.iter().take(ROWS_SHOWN))
+            .map(|node| NodeRow::new(&visit, node, now))
+            .collect(),
+        nodes_left_out: nodes.len().saturating_sub(ROWS_SHOWN),
         declared: view.declared,
         charts,
         row: QueueRow::new(base, &view, &figures, (&nodes, now)),

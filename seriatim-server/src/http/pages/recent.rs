@@ -20,8 +20,8 @@ pub(super) struct Recent {
     pub(super) rate: String,
     /// Failed turns among those and the jobs done, in percent.
     pub(super) failed: String,
-    /// The jobs done, as SVG: numbers only.
-    pub(super) svg: String,
+    /// The jobs done: the bars of a small chart, as a path of SVG.
+    pub(super) bars: String,
 }
 
 impl Recent {
@@ -39,8 +39,13 @@ impl Recent {
         Self {
             rate: rate(done),
             failed: percent(hour(|point| point.failed), hour(|point| point.done)),
-            svg: svg(&bars(points, end)),
+            bars: path(&bars(points, end)),
         }
+    }
+
+    /// The size of the chart.
+    pub(super) fn size() -> (i64, u64) {
+        (BARS * WIDTH, HEIGHT)
     }
 }
 
@@ -74,21 +79,15 @@ fn bars(points: &[(i64, Point)], end: i64) -> Vec<u64> {
 }
 
 /// Lines side by side: on a page with many queues each letter counts.
-fn svg(bars: &[u64]) -> String {
+fn path(bars: &[u64]) -> String {
     let most = bars.iter().copied().max().unwrap_or_default();
-    if most == 0 {
-        return String::new();
-    }
     let mut path = String::new();
     for (place, bar) in bars.iter().enumerate().filter(|(_, bar)| **bar > 0) {
         // What is not nothing is seen.
         let height = (bar * HEIGHT).div_ceil(most);
         let _ = write!(path, "M{} {HEIGHT}v-{height}", place as i64 * WIDTH + 1);
     }
-    let width = BARS * WIDTH;
-    format!(
-        "<svg class=\"spark\" viewBox=\"0 0 {width} {HEIGHT}\" aria-hidden=\"true\"><path d=\"{path}\"/></svg>"
-    )
+    path
 }
 
 #[cfg(test)]
@@ -116,7 +115,7 @@ mod tests {
         assert_eq!((&*few.rate, &*few.failed), ("0.8", "0"));
         assert_eq!(percent(1, 1_000_000), "<0.1");
         let idle = Recent::of(&[], now);
-        assert_eq!((&*idle.rate, &*idle.failed, &*idle.svg), ("", "", ""));
+        assert_eq!((&*idle.rate, &*idle.failed, &*idle.bars), ("", "", ""));
     }
 
     #[test]
@@ -124,8 +123,8 @@ mod tests {
         let (now, minute) = (1_700_000_130, 1_700_000_100);
         let all: Vec<_> =
             (1..=60).map(|back| (minute - 60 * back, point(1_000_000 + back as u64, 0))).collect();
-        let svg = Recent::of(&all, now).svg;
-        assert_eq!(svg.matches('M').count(), 20);
-        assert!(svg.len() < 330, "{}: {svg}", svg.len());
+        let bars = Recent::of(&all, now).bars;
+        assert_eq!(bars.matches('M').count(), 20);
+        assert!(bars.len() < 250, "{}: {bars}", bars.len());
     }
 }

@@ -3,7 +3,7 @@
 use seriatim::Timestamp;
 use seriatim::store::{JobView, LaneView, NodeView, QueueView, Store};
 
-use super::recent::Recent;
+use super::Recent;
 use super::{Moment, Visit, link};
 use crate::app::figures::Figures;
 use crate::app::history;
@@ -19,8 +19,18 @@ use crate::base::time::length;
 /// Rows of a page of a list: with long keys, payloads and errors it stays within 30 KB.
 pub(super) const ROWS_SHOWN: usize = 25;
 const ERROR_COLUMNS: usize = 120;
+/// Columns of an error in lists of events. The page of the job shows its last error whole.
+const TOLD_COLUMNS: usize = 200;
 /// Columns shown of the progress of a turn.
 const PROGRESS_COLUMNS: usize = 60;
+
+/// In place of the key of what has none.
+const NO_KEY: &str = "no key";
+
+/// A foreign text in a row of what happened.
+pub(super) fn told(text: &str) -> String {
+    cut(&seriatim::text::one_line(text), TOLD_COLUMNS)
+}
 
 pub(super) struct QueueRow {
     pub(super) name: String,
@@ -98,6 +108,8 @@ pub(super) struct LaneRow {
     pub(super) why: String,
     pub(super) jobs: u64,
     pub(super) since: Option<Moment>,
+    /// How long it has been due, if it waits.
+    pub(super) lag: String,
     /// How often it failed.
     pub(super) failed: u64,
     pub(super) crashes: u32,
@@ -123,14 +135,13 @@ impl LaneRow {
         let (name, href) = match lane.key.as_deref() {
             Some(key) => (cut(&seriatim::text::one_line(key), KEY_COLUMNS), link::key(base, key)),
             // Without a key the lane is its job.
-            None => match &lane.only {
-                Some(job) => (lane.lane.to_string(), link::job(base, job.id)),
-                None => {
-                    let id = lane.lane.to_string();
-                    let href = link::lanes(base, queue, &[("lane", &id)]);
-                    (id, href)
-                }
-            },
+            None => {
+                let href = match &lane.only {
+                    Some(job) => link::job(base, job.id),
+                    None => link::lanes(base, queue, &[("lane", &lane.lane.to_string())]),
+                };
+                (NO_KEY.to_owned(), href)
+            }
         };
         let named = |id| name_of(around.nodes, id).to_owned();
         let node = lane.node.as_ref().map(|id| (named(id), link::node(base, &id.0)));
@@ -144,6 +155,7 @@ impl LaneRow {
             why: with_progress(why.beside(why.state(lane, around.now)), lane),
             jobs: lane.jobs,
             since: lane.claimed_at.or(lane.due).map(|at| visit.clock.of(at)),
+            lag: lane.lag(around.now).map(length).unwrap_or_default(),
             failed: (i64::from(lane.retry_count) + 1).max(0).unsigned_abs(),
             crashes: lane.crashes,
             node,
@@ -216,8 +228,10 @@ impl JobRow {
 /// One of many that an operation is about.
 pub(super) struct SampleRow {
     pub(super) id: String,
+    pub(super) queue: String,
     pub(super) href: Option<String>,
-    pub(super) key: Option<(String, String)>,
+    /// Without an address if it has none.
+    pub(super) key: (String, Option<String>),
     pub(super) error: String,
 }
 
@@ -227,8 +241,12 @@ impl SampleRow {
         let job = sample.id.parse().ok().filter(|_| wish.action.on_lanes().is_none());
         Self {
             id: sample.id.clone(),
+            queue: sample.queue.clone(),
             href: job.map(|job| link::job(base, job)),
-            key: sample.key.as_ref().map(|key| (key.clone(), link::key(base, key))),
+            key: match &sample.key {
+                Some(key) => (key.clone(), Some(link::key(base, key))),
+                None => (NO_KEY.to_owned(), None),
+            },
             error: sample.error.clone().unwrap_or_default(),
         }
     }

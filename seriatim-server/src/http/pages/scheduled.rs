@@ -1,33 +1,28 @@
 //! What is due later, over all queues: the next first.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use askama::Template;
 use axum::response::Response;
-use futures_util::future::try_join_all;
 use serde::Deserialize;
 use seriatim::Timestamp;
-use seriatim::store::{LaneStage, LaneView, NodeView, QueueView, Store};
+use seriatim::store::{LaneView, NodeView, QueueView};
 use seriatim::text::one_line;
 
 use super::super::input::given;
 use super::super::{Query, Result, Shared};
-use super::{Button, Frame, LaneRow, Moment, On, ROWS_SHOWN, Visit, Wrong, button, link, page};
-use crate::app::error::Error;
+use super::ways::Ways;
+use super::{Button, Frame, LaneRow, Moment, On, Visit, Wrong, button, link, page};
 use crate::app::find;
-use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
 use crate::app::lanes::OneLane;
 use crate::app::limits;
 use crate::app::queues;
-use crate::app::range::By;
+use crate::app::scheduled::{self, Listed, Wanted};
 use crate::app::why::Around;
-use crate::base::time;
 use crate::protocol::made_by::MadeBy;
 
-/// Queues that one page asks: those with the next due times. Each takes a call, of twelve that a page may make.
-const QUEUES_ASKED_MAX: usize = 7;
-/// What waits for a time.
-const STAGES: [LaneStage; 2] = [LaneStage::Scheduled, LaneStage::Retrying];
+/// Rows of a page: with their buttons they are long.
+const ROWS_MAX: usize = 20;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -37,10 +32,7 @@ pub(super) struct Wish {
     /// Only what is due then or later
     from: String,
     to: String,
-    /// In one queue
     after: String,
-    /// Queues that the pages before asked
-    skip: usize,
 }
 
 /// What is due at a time.
@@ -65,13 +57,11 @@ struct Scheduled<'a> {
     /// Queues with lanes.
     queues: Vec<String>,
     rows: Vec<Row>,
-    /// Queues that were not asked.
-    left_out: usize,
-    /// Whether more is due in several queues.
-    is_more: bool,
+    is_by_queue: bool,
+    /// Whether not all lanes were looked at for those that fit.
     is_cut: bool,
-    /// The field that says where a page begins.
-    place: &'static str,
+    export: String,
+    ways: Ways,
     next: Option<String>,
 }
 
@@ -79,135 +69,84 @@ page!(Scheduled);
 
 pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
     let store = &*app.store;
-    if !wish.queue.is_empty() {
-        visit.scope.check_queue(&wish.queue)?;
-        find::queue(store, &wish.queue).await?;
-    }
+    wish.admit(&visit)?;
+    let named = match given(&wish.queue) {
+        Some(queue) => Some(find::queue(store, queue).await?),
+        None => None,
+    };
     let (all, nodes) = queues::with_figures(store).await?;
     let has_lanes = all.into_iter().filter(|(view, figures)| {
         figures.stats.lanes > 0 && visit.scope.has_queue(&view.queue.name)
     });
     let views: Vec<QueueView> = has_lanes.map(|(view, _)| view).collect();
     let now = store.now().await?;
-    let is_one = !wish.queue.is_empty();
-    let ((), wrong) = Wrong::of(wish.check(), &["due_from", "due_to"])?;
-    let (asked, left_out) = match is_one {
-        _ if !wrong.is_none() => (Vec::new(), 0),
-        true => (views.iter().filter(|view| view.queue.name == wish.queue).collect(), 0),
-        false => next_due(store, &wish, &views, now).await?,
+    let wanted = wish.wanted(given(&wish.after), ROWS_MAX);
+    let found = scheduled::page(store, wanted, &views, now).await;
+    let (Listed { page, is_by_queue }, wrong) = Wrong::of(found, &["due_from", "due_to"])?;
+    let base = &visit.frame.base;
+    let with = |path: &str, after: &str| {
+        let pairs = wish.pairs().into_iter().chain([("after", after)]);
+        link::with(&format!("{base}{path}"), &pairs.collect::<Vec<_>>())
     };
-    let mut found: Vec<(&QueueView, LaneView)> = Vec::new();
-    let (mut next, mut is_more, mut is_cut) = (None, false, false);
-    let pages =
-        asked.iter().map(|view| lane_pages::page(store, wanted(&wish, &view.queue.name, now)));
-    for (view, page) in asked.iter().copied().zip(try_join_all(pages).await?) {
-        is_more |= page.next.is_some();
-        is_cut |= page.cut;
-        next = page.next;
-        found.extend(page.rows.into_iter().map(|lane| (view, lane)));
-    }
-    found.sort_by_key(|(_, lane)| lane.due);
-    is_more |= found.len() > ROWS_SHOWN;
-    found.truncate(ROWS_SHOWN);
-    let next = match is_one {
-        true => next.map(|next| further(&visit, &wish, &[("after", &next)])),
-        false => (left_out > 0).then(|| {
-            let skip = (wish.skip + QUEUES_ASKED_MAX).to_string();
-            further(&visit, &wish, &[("skip", &skip)])
-        }),
+    let row = |(queue, lane): &(Arc<str>, LaneView)| {
+        let view = views.iter().chain(&named).find(|view| *view.queue.name == **queue)?;
+        Some(row(&visit, view, lane, &nodes, now))
     };
-    let row = |(view, lane): &(&QueueView, LaneView)| row(&visit, view, lane, &nodes, now);
     let page = Scheduled {
         frame: &visit.frame,
         wish: &wish,
         wrong: &wrong,
         queues: views.iter().map(|view| view.queue.name.clone()).collect(),
-        rows: found.iter().map(row).collect(),
-        left_out,
-        is_more: is_more && !is_one,
-        is_cut,
-        place: if is_one { "after" } else { "skip" },
-        next,
+        rows: page.rows.iter().filter_map(row).collect(),
+        is_by_queue,
+        is_cut: page.cut,
+        export: with("/export/scheduled", ""),
+        ways: wish.ways(),
+        next: page.next.map(|next| with("/scheduled", &next)),
     };
     Ok(wrong.shown(visit.show(&page)?))
 }
 
 impl Wish {
-    /// Refuses times that cannot be read, also where no queue is asked.
-    fn check(&self) -> Result<(), Error> {
-        for (field, text) in [("due_from", &self.from), ("due_to", &self.to)] {
-            let read = given(text).map(time::read).transpose();
-            read.map_err(|why| Error::Bound { field, why })?;
+    /// Refuses what the visitor may not see.
+    pub(super) fn admit(&self, visit: &Visit) -> Result<()> {
+        match given(&self.queue) {
+            Some(queue) => visit.scope.check_queue(queue),
+            None => Ok(()),
         }
-        Ok(())
     }
-}
 
-/// The queues of a page among those that have lanes, the next due first, and how many are left for the pages behind it.
-async fn next_due<'a>(
-    store: &dyn Store,
-    wish: &Wish,
-    views: &'a [QueueView],
-    now: Timestamp,
-) -> Result<(Vec<&'a QueueView>, usize)> {
-    if views.is_empty() {
-        return Ok((Vec::new(), 0));
+    /// The filters as a query.
+    fn pairs(&self) -> [(&str, &str); 4] {
+        [("queue", &self.queue), ("prefix", &self.prefix), ("from", &self.from), ("to", &self.to)]
     }
-    let names = views.iter().map(|view| view.queue.name.as_str().into()).collect();
-    let due = store.due(names).await?.into_iter().map(|of| (of.queue, of.due));
-    let due: HashMap<_, _> = due.collect();
-    // A queue with lanes that are due already may have others at any time from now on. Where nothing waits nothing comes,
-    // but of a paused queue the store does not say.
-    let from = time::read(&wish.from).map_or(now, |from| from.max(now));
-    let mut waiting: Vec<(Timestamp, &QueueView)> = (views.iter())
-        .filter_map(|view| match due.get(view.queue.name.as_str()).copied().flatten() {
-            Some(due) => Some((due.max(from), view)),
-            None => view.paused.then_some((from, view)),
-        })
-        .collect();
-    waiting.sort_by_key(|(due, _)| *due);
-    let behind = waiting.into_iter().skip(wish.skip).map(|(_, view)| view);
-    let mut asked: Vec<&QueueView> = behind.collect();
-    let left_out = asked.len().saturating_sub(QUEUES_ASKED_MAX);
-    asked.truncate(QUEUES_ASKED_MAX);
-    Ok((asked, left_out))
-}
 
-/// The page behind this one.
-fn further(visit: &Visit, wish: &Wish, place: &[(&str, &str)]) -> String {
-    let filters = [
-        ("queue", wish.queue.as_str()),
-        ("prefix", &wish.prefix),
-        ("from", &wish.from),
-        ("to", &wish.to),
-    ];
-    let query: Vec<(&str, &str)> = filters.into_iter().chain(place.iter().copied()).collect();
-    link::with(&format!("{}/scheduled", visit.frame.base), &query)
-}
+    /// The same list by other ways.
+    fn ways(&self) -> Ways {
+        let filters = [
+            ("queue", self.queue.as_str()),
+            ("prefix", &self.prefix),
+            ("due_from", &self.from),
+            ("due_to", &self.to),
+        ];
+        Ways::of_list("scheduled", "scheduled", None, &filters)
+    }
 
-/// The first of a queue by their time.
-fn wanted<'a>(wish: &'a Wish, queue: &'a str, now: Timestamp) -> Wanted<'a> {
-    static STATES: std::sync::LazyLock<String> =
-        std::sync::LazyLock::new(|| STAGES.map(LaneStage::as_str).join(","));
-    // A place is one in one queue.
-    let after = wish.after.as_str();
-    let after = Some(after).filter(|after| !after.is_empty() && !wish.queue.is_empty());
-    Wanted {
-        queue,
-        by: By::Due,
-        filters: Filters {
-            state: &STATES,
-            prefix: &wish.prefix,
-            due_from: &wish.from,
-            due_to: &wish.to,
-            ..Filters::default()
-        },
-        from: None,
-        to: None,
-        after,
-        rows_max: ROWS_SHOWN,
-        scan_max: SCAN_DEFAULT,
-        now: Some(now),
+    /// Where its page begins.
+    pub(super) fn after(&self) -> Option<String> {
+        given(&self.after).map(str::to_owned)
+    }
+
+    /// A page behind this one.
+    pub(super) fn wanted<'a>(&'a self, after: Option<&'a str>, rows_max: usize) -> Wanted<'a> {
+        Wanted {
+            queue: given(&self.queue),
+            prefix: &self.prefix,
+            due_from: &self.from,
+            due_to: &self.to,
+            after,
+            rows_max,
+        }
     }
 }
 
@@ -240,11 +179,10 @@ fn row(
             (None, true) => "retry".to_owned(),
             (None, false) => String::new(),
         },
-        buttons: button::on_lane(
+        buttons: button::all(
             visit,
             &["lane.retry", "lane.delete"],
             &On::Lane { queue, lane: named },
-            lane.retry_count >= 0,
         ),
     }
 }

@@ -8,6 +8,7 @@ use seriatim::JobId;
 use super::super::{Query, Result, Shared};
 use super::visit::see_other;
 use super::{Frame, JobRow, LaneRow, Visit, link, page};
+use crate::app::find;
 use crate::app::limits::Usage;
 use crate::app::queues;
 use crate::app::search::{self, Cut, Found};
@@ -34,6 +35,8 @@ struct Search<'a> {
     frame: &'a Frame,
     text: &'a str,
     key_href: String,
+    /// The queue of this name.
+    queue_href: Option<String>,
     /// The same search, for tasks too.
     all_href: String,
     found: &'a Found,
@@ -79,6 +82,7 @@ pub(super) async fn show(
     if !all && after.is_empty() && search::is_key(store, &asked, text).await? {
         return Ok(see_other(&link::key(base, text)));
     }
+    let is_queue = may_see(text) && find::queue(store, text).await.is_ok();
     let hides_payloads = !visit.discreet.shows_all();
     let terms = terms.map(|terms| if hides_payloads { terms.in_errors() } else { terms });
     let found = search::of_text(store, &asked, (text, terms.as_ref()), all).await?;
@@ -104,6 +108,7 @@ pub(super) async fn show(
         frame: &visit.frame,
         text: &one_line(text),
         key_href: link::key(base, text),
+        queue_href: is_queue.then(|| link::queue(base, text)),
         all_href: link::search_all(base, text),
         lanes: found.lanes.iter().filter_map(lane).collect(),
         dead: jobs(&found.dead),

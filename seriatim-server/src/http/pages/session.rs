@@ -1,7 +1,6 @@
-//! Who has logged in. A cookie names a token and when it ends, under a keyed hash whose key comes from the token: every
-//! node that knows the token accepts it, nothing is stored, and without the token it is worthless.
+//! Who has logged in, and which forms are theirs. A cookie names a token and when it ends, under a keyed hash whose key comes
+//! from the token: every node that knows the token accepts it, nothing is stored, and without the token it is worthless.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::http::header::COOKIE;
@@ -10,6 +9,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use seriatim::Timestamp;
 
 use super::super::auth::{Guard, KnownToken};
+use super::super::page_key::Key;
 use super::super::{Access, Problem, Result, Who};
 
 /// The cookie.
@@ -108,44 +108,45 @@ fn refuse_other_sites(headers: &HeaderMap) -> Result<()> {
     is_own.then_some(()).ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// What a form of this visitor's pages carries, so that no other page can make one.
-pub(super) fn form_mark(token: &KnownToken, headers: &HeaderMap) -> String {
-    let cookie = cookie_of(headers, NAME).unwrap_or_default();
-    blake3::keyed_hash(&token.key(FORM_KEY), cookie.as_bytes()).to_hex()[..32].to_owned()
-}
-
-/// The key of what one page tells the next one of this visitor. Where they have not logged in here, it is that of all tokens
-/// together, which every node knows; without any, this process alone knows it.
-pub(super) fn said_key(guard: &Guard, headers: &HeaderMap, who: &Who) -> [u8; 32] {
-    static OWN: LazyLock<[u8; 32]> = LazyLock::new(random);
-    let all = |purpose| {
-        let keys: Vec<[u8; 32]> = guard.tokens.iter().map(|token| token.key(purpose)).collect();
-        if keys.is_empty() { *OWN } else { blake3::derive_key(purpose, keys.as_flattened()) }
-    };
-    let key = token(guard, headers).map_or_else(|| all(SAID_KEY), |token| token.key(SAID_KEY));
-    let cookie = cookie_of(headers, NAME).filter(|_| token(guard, headers).is_some());
-    let visitor = format!("{}\n{}", who.name(), cookie.unwrap_or_default());
+/// What only this visitor's pages know: of the key of all nodes, and of who it is by which login. People whom a proxy or a
+/// service names, and those of a server without login, have no cookie.
+fn own_key(root: &Key, purpose: &str, who: &Who, headers: &HeaderMap, has_login: bool) -> Key {
+    let cookie = cookie_of(headers, NAME).filter(|_| has_login).unwrap_or_default();
+    // No name has the end of a line.
+    let visitor = format!("{}\n{cookie}", who.name());
+    let key = blake3::derive_key(purpose, root);
     *blake3::keyed_hash(&key, visitor.as_bytes()).as_bytes()
 }
 
-/// Without random numbers of the operating system no message could be sealed; it has them, or TLS would not work either.
-fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    let source = rustls::crypto::ring::default_provider().secure_random;
-    if source.fill(&mut bytes).is_err() {
-        tracing::error!("the operating system provides no random numbers");
-        bytes.fill_with(|| fastrand::u8(..));
+/// The keys of a visitor.
+#[derive(Clone)]
+pub(super) struct Keys {
+    /// What a form of this visitor's pages carries, so that no other page can make one.
+    pub(super) mark: String,
+    /// The key of what one page tells the next one.
+    pub(super) said: Key,
+}
+
+impl Keys {
+    pub(super) fn of(root: &Key, who: &Who, headers: &HeaderMap, has_login: bool) -> Self {
+        let own = |purpose| own_key(root, purpose, who, headers, has_login);
+        let mark = blake3::Hash::from(own(FORM_KEY)).to_hex()[..32].to_owned();
+        Self { mark, said: own(SAID_KEY) }
     }
-    bytes
+
+    /// Whether a form has the mark. Compared in constant time.
+    pub(super) fn made(&self, mark: &str) -> bool {
+        blake3::hash(mark.as_bytes()) == blake3::hash(self.mark.as_bytes())
+    }
 }
 
 /// What a page tells, behind the proof that a page of this visitor told it.
-pub(super) fn sealed(key: &[u8; 32], said: &str) -> String {
+pub(super) fn sealed(key: &Key, said: &str) -> String {
     format!("{}~{said}", blake3::keyed_hash(key, said.as_bytes()).to_hex())
 }
 
 /// What was told, if it was sealed with this key.
-pub(super) fn unsealed<'s>(key: &[u8; 32], value: &'s str) -> Option<&'s str> {
+pub(super) fn unsealed<'s>(key: &Key, value: &'s str) -> Option<&'s str> {
     let (mac, said) = value.split_once('~')?;
     // Compared in constant time.
     (blake3::keyed_hash(key, said.as_bytes()) == blake3::Hash::from_hex(mac).ok()?).then_some(said)
@@ -156,6 +157,36 @@ mod tests {
     use super::super::super::scope::Scope;
     use super::*;
     use crate::config::Role;
+
+    #[test]
+    fn a_mark_is_of_one_person_and_one_login_and_the_same_on_every_node_of_the_store() {
+        let person = |name: &str| Who::Token {
+            name: name.to_owned(),
+            role: Role::Operator,
+            scope: Scope::default(),
+        };
+        let cookie = |value: &str| {
+            let value = format!("{NAME}={value}").parse().unwrap();
+            HeaderMap::from_iter([(COOKIE, value)])
+        };
+        let mark = |root: u8, who: &Who, headers: &HeaderMap, has_login| {
+            Keys::of(&[root; 32], who, headers, has_login).mark
+        };
+        let (ann, none) = (person("sso:ann"), HeaderMap::new());
+        let own = mark(1, &ann, &none, false);
+        assert_eq!(own, mark(1, &ann, &cookie("planted"), false), "no login of theirs");
+        for other in [
+            mark(2, &ann, &none, false),
+            mark(1, &person("sso:bob"), &none, false),
+            mark(1, &Who::Anybody, &none, false),
+            mark(1, &ann, &cookie("a"), true),
+            mark(1, &ann, &cookie("b"), true),
+        ] {
+            assert_ne!(own, other);
+        }
+        let keys = Keys::of(&[1; 32], &ann, &none, false);
+        assert!(keys.made(&own) && !keys.made("") && !keys.made(&own[1..]));
+    }
 
     fn guard(secret: &str) -> Guard {
         let token = KnownToken::new("on call~1".to_owned(), secret, Role::Reader, Scope::default());

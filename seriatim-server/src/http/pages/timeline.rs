@@ -1,28 +1,23 @@
 //! What happened to a key, in all queues: turns and jobs, and what people did.
 
-use std::cmp::Reverse;
-use std::time::Duration;
-
 use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use seriatim::Timestamp;
-use seriatim::store::Store;
 use seriatim::text::one_line;
 
-use super::super::events::{self, OfQueue};
+use super::super::events;
 use super::super::{Query, Result, Shared};
+use super::row::told;
 use super::{Frame, Moment, Visit, link, page};
-use crate::app::deeds::{self, Deed, Wanted};
-use crate::base::time::{self, absolute};
-use crate::journal::Start;
+use crate::app::deeds::Deed;
+use crate::base::time::absolute;
+use crate::journal::{OfKey, Told};
 use crate::protocol::value::Time;
 
 /// Rows shown.
 const ROWS_MAX: usize = 50;
-/// Deeds that a page reads: of another object with the key's name, there may be any number.
-const DEEDS_READ_MAX: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +27,19 @@ pub(super) struct Wish {
     until: Option<Time>,
     /// Continue after this
     after: Option<String>,
+}
+
+impl Wish {
+    /// Where its page begins.
+    pub(super) fn after(&self) -> Option<String> {
+        self.after.clone()
+    }
+
+    /// A page behind this one.
+    pub(super) fn wanted<'a>(&'a self, after: Option<&'a str>, rows_max: usize) -> OfKey<'a> {
+        let until = self.until.map(|Time(until)| until);
+        OfKey { key: &self.k, since: None, until, after, rows_max, deeds: true }
+    }
 }
 
 #[derive(Template)]
@@ -49,6 +57,7 @@ struct Timeline<'a> {
     jobs: String,
     audit: Option<String>,
     search: String,
+    export: String,
     /// Queues without a journal, known only from the store.
     without_journal: Vec<String>,
     /// Queues whose journal was not asked.
@@ -56,38 +65,6 @@ struct Timeline<'a> {
 }
 
 page!(Timeline);
-
-/// Rows of several sources, and from when on they are all there.
-struct Merged {
-    rows: Vec<(Timestamp, Row)>,
-    complete: Timestamp,
-    /// As many as are needed of each source.
-    most: usize,
-}
-
-impl Merged {
-    /// Adds those of a source: as many as are needed, or all from this time on.
-    fn add(&mut self, rows: impl IntoIterator<Item = (Timestamp, Row)>, complete: Timestamp) {
-        let before = self.rows.len();
-        self.rows.extend(rows);
-        if self.rows.len() - before < self.most {
-            self.complete = self.complete.max(complete);
-        }
-    }
-
-    /// Those of a page, and where the next one begins. What is older than all that was read waits for it, or it would stand
-    /// before what has not been read yet.
-    fn page(self, start: Start) -> (Vec<Row>, Option<Start>) {
-        let Self { mut rows, complete, .. } = self;
-        rows.retain(|(at, _)| *at >= complete);
-        rows.sort_by_key(|(at, _)| Reverse(*at));
-        let end = start.behind + ROWS_MAX;
-        let more = rows.len() > end;
-        rows.truncate(end);
-        let next = Start::next(&rows, |(at, _)| *at, more, (complete, Timestamp::default()));
-        (rows.into_iter().skip(start.behind).map(|(_, row)| row).collect(), next)
-    }
-}
 
 struct Row {
     at: Moment,
@@ -104,102 +81,55 @@ struct Row {
     is_bad: bool,
 }
 
-pub(super) async fn show(
-    app: Shared,
-    visit: Visit,
-    Query(Wish { k, until, after }): Query<Wish>,
-) -> Result<Response> {
-    let (name, until) = (one_line(&k), until.map(|Time(until)| until));
-    let start = match &after {
-        Some(after) => Start::read(after)?,
-        None => Start { at: until.unwrap_or(Timestamp::MAX), behind: 0 },
+pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
+    let wanted = wish.wanted(wish.after.as_deref(), ROWS_MAX);
+    let story = events::of_key(&app, &visit.scope, wanted).await?;
+    let (base, k, name) = (&visit.frame.base, &wish.k, one_line(&wish.k));
+    let until = wish.until.map(|Time(until)| absolute(until)).unwrap_or_default();
+    let to = |path: &str, after: &str| {
+        link::with(&format!("{base}{path}"), &[("k", k), ("until", &until), ("after", after)])
     };
-    let most = start.behind + ROWS_MAX + 1;
-    let mut rows = Merged { rows: Vec::new(), complete: Timestamp::default(), most };
-    let may_see = |queue: &str| visit.scope.has_queue(queue);
-    let known = events::of_key(&app, &k, start.at, most, may_see).await?;
-    for OfQueue { queue, events, complete } in known.queues {
-        let of_queue = events.iter().map(|(at, event)| (*at, row_of(&visit, &queue, *at, event)));
-        rows.add(of_queue, complete);
-    }
-    if !visit.scope.is_limited() {
-        let (deeds, complete) = deeds_of(&*app.store, &name, start.at, most).await?;
-        let of_deeds = deeds.into_iter().filter_map(|deed| row_of_deed(&visit, deed));
-        rows.add(of_deeds, complete);
-    }
-    let (rows, next) = rows.page(start);
-    let base = &visit.frame.base;
-    let (until_text, path) =
-        (until.map(absolute).unwrap_or_default(), format!("{base}/key/events"));
-    let to = |next: Start| {
-        link::with(&path, &[("k", &k), ("until", &until_text), ("after", &next.text())])
+    let row = |(at, told)| match told {
+        Told::Event(event) => row_of(&visit, at, &event),
+        Told::Deed(deed) => row_of_deed(&visit, at, deed),
     };
     visit.show(&Timeline {
         frame: &visit.frame,
-        key_href: link::key(base, &k),
-        jobs: link::with(&format!("{base}/jobs"), &[("key", &k)]),
+        key_href: link::key(base, k),
+        jobs: link::with(&format!("{base}/jobs"), &[("key", k)]),
         audit: visit.audit(&name),
-        search: link::search_all(base, &k),
-        is_first: until.is_none() && after.is_none(),
-        next: next.map(to),
+        search: link::search_all(base, k),
+        export: to("/export/key", ""),
+        is_first: wish.until.is_none() && wish.after.is_none(),
+        next: story.next.map(|next| to("/key/events", &next)),
         name,
-        rows,
-        without_journal: known.without_journal,
-        not_asked: known.not_asked,
+        rows: story.rows.into_iter().map(row).collect(),
+        without_journal: story.without_journal,
+        not_asked: story.not_asked,
     })
 }
 
-/// Deeds on the key, the last one first, and the time from which on they are all there if they are fewer than `most`.
-async fn deeds_of(
-    store: &dyn Store,
-    key: &str,
-    until: Timestamp,
-    most: usize,
-) -> seriatim::Result<(Vec<Deed>, Timestamp)> {
-    let (mut found, mut read, mut after) = (Vec::new(), 0, None::<String>);
-    loop {
-        let of = Wanted { of: Some(key), until: Some(until), ..Wanted::default() };
-        let wanted = Wanted { after: after.as_deref(), ..of };
-        let page = deeds::latest(store, wanted, most).await?;
-        let last = page.entries.last().map(|deed| deed.noted_at);
-        read += page.entries.len();
-        // A queue or a node may have the same name.
-        found.extend(
-            page.entries.into_iter().filter(|deed| deed.on.get("key").is_some_and(|on| on == key)),
-        );
-        let (Some(last), Some(next)) = (last, page.next) else {
-            return Ok((found, Timestamp::default()));
-        };
-        if found.len() >= most || read >= DEEDS_READ_MAX {
-            // There may be others of that moment.
-            return Ok((found, last + Duration::from_micros(1)));
-        }
-        after = Some(next);
-    }
-}
-
-fn row_of(visit: &Visit, queue: &str, at: Timestamp, event: &Value) -> Row {
+fn row_of(visit: &Visit, at: Timestamp, event: &Value) -> Row {
     let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
     let id = text("job_id");
     let job = id.parse().ok().map(|job| (id, link::job(&visit.frame.base, job)));
     let attempt = event["attempt"].as_u64().map(|attempt| attempt.to_string());
     Row {
         at: visit.clock.of(at),
-        queue: queue.to_owned(),
+        queue: text("queue"),
         what: text("event"),
         job,
         attempt: attempt.unwrap_or_default(),
-        who: text("node"),
-        text: text("error"),
+        who: told(&text("node")),
+        text: told(&text("error")),
         is_bad: true,
     }
 }
 
-fn row_of_deed(visit: &Visit, mut deed: Deed) -> Option<(Timestamp, Row)> {
-    let (at, noted_at) = (time::read(&deed.at).ok()?, deed.noted_at);
+fn row_of_deed(visit: &Visit, at: Timestamp, mut deed: Deed) -> Row {
     let reason = deed.on.remove("reason").filter(|reason| !reason.is_empty());
     let (result, is_bad) = (deed.result(), deed.is_refused());
-    let row = Row {
+    Row {
         at: visit.clock.of(at),
         queue: deed.on.remove("queue").unwrap_or_default(),
         what: deed.action,
@@ -208,14 +138,15 @@ fn row_of_deed(visit: &Visit, mut deed: Deed) -> Option<(Timestamp, Row)> {
         is_bad,
         who: deed.who,
         text: reason.map_or(result.clone(), |reason| format!("{result}: {reason}")),
-    };
-    Some((noted_at, row))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
     use std::collections::BTreeSet;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
@@ -228,6 +159,7 @@ mod tests {
     use super::super::super::router::build;
     use super::super::super::state::{App, Setup};
     use super::*;
+    use crate::app::{deeds, failures};
     use crate::journal::{Book, Journal, Limits};
     use crate::protocol::document::Event;
 
@@ -294,13 +226,63 @@ mod tests {
         let on = on.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let paused =
             Deed { at: absolute(at), action: "lane pause".to_owned(), on, ..Deed::default() };
-        deeds::keep(&*store, &paused, at).await.unwrap();
+        deeds::keep_at(&*store, &paused, at).await.unwrap();
         let pages = walked(&app(store), "k").await;
         let rows: Vec<&String> = pages.iter().flatten().collect();
         let different: BTreeSet<&String> = rows.iter().copied().collect();
         assert_eq!((rows.len(), different.len()), (65, 65), "{pages:?}");
         assert!(rows.is_sorted_by_key(|row| Reverse(row.split(' ').next())), "{pages:?}");
         assert_eq!((pages[0].len(), pages.len() <= 5), (50, true), "{pages:?}");
+    }
+
+    #[tokio::test]
+    async fn what_happened_comes_in_small_pages_and_plain_text_however_long_and_odd_its_errors_are()
+    {
+        let store: SharedStore = Arc::new(Memory::with_clock(|| NOW));
+        let queues = vec![Queue::fifo("noted"), Queue::fifo("plain").max_retries(200)];
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let push = |queue: &str| {
+            let jobs = vec![Job::new(queue, &1).unwrap().key("k")];
+            store.push(Push { now: None, jobs })
+        };
+        let [noted, plain] =
+            [push("noted").await, push("plain").await].map(|pushed| pushed.unwrap()[0].job_id);
+        let error = format!("\u{202e}it fails{}", " and fails".repeat(400));
+        let failed = |i: u64| {
+            let at = Time(NOW + Duration::from_secs(i));
+            let (job, error) = (noted, Some(Some(&*error)));
+            let event =
+                Event { at, key: Some(Some("k")), error, ..Event::new("failed", job, "noted") };
+            Note::new(format!("event/noted/{:016}-1", at.0.as_micros()), event.line())
+        };
+        store.write_notes((0..160).map(failed).collect()).await.unwrap();
+        let failure = crate::protocol::document::JobFailure {
+            at: Time(NOW),
+            attempt: 1,
+            node: None,
+            error: error.clone(),
+        };
+        store.write_notes(vec![failures::note(plain, &failure)]).await.unwrap();
+        let service = TowerToHyperService::new(build(&app(store)));
+        let (mut path, mut rows) = (format!("/jobs/{noted}/events"), 0);
+        for more in ["/key/events?k=k".to_owned(), format!("/jobs/{plain}")] {
+            loop {
+                let request = Request::get(&path).body(Body::empty()).unwrap();
+                let answer = service.call(request).await.unwrap();
+                let page = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+                let page = String::from_utf8(page.to_vec()).unwrap();
+                assert!(page.len() <= 30_000, "{path}: {} bytes", page.len());
+                assert!(
+                    page.contains("it fails and") && !page.contains('\u{202e}'),
+                    "{path}: {page}"
+                );
+                rows += page.matches("<td>failed</td>").count();
+                let Some((_, next)) = page.split_once("rel=\"next\" href=\"") else { break };
+                path = next.split('"').next().unwrap().replace("&#38;", "&");
+            }
+            path = more;
+        }
+        assert_eq!(rows, 2 * 160, "each event stands once for the job and once for the key");
     }
 
     #[tokio::test]

@@ -5,16 +5,18 @@ use axum::extract::{FromRequestParts, NestedPath, OriginalUri};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use seriatim::JobId;
 use seriatim::store::JobView;
-use seriatim::{JobId, Timestamp};
 
-use super::super::audit::Doing;
+use super::super::audit::{self, Doing};
+use super::super::auth::KnownToken;
+use super::super::page_key::Key;
 use super::super::problem::Told;
 use super::super::{Access, Problem, Result, Scope, Shared, Who};
-use super::deeds::local;
 use super::frame::{PLACES, Said};
 use super::moment::Clock;
 use super::payload::Discreet;
+use super::session::Keys;
 use super::turns::without_trail;
 use super::{Deed, Frame, assets, grouped, link, session};
 use crate::app::find;
@@ -28,7 +30,7 @@ pub(super) const DEAD: HeaderName = HeaderName::from_static("x-dead");
 /// What a deed did, for the next page.
 const SAID: &str = "seriatim_said";
 /// Addresses that show no page without a query.
-const FORMS: [&str; 3] = ["/do", "/operations/new", "/operations/start"];
+const FORMS: [&str; 3] = [link::DEEDS_PATH, "/operations/new", "/operations/start"];
 /// Pages load and send to this server alone, and run no foreign script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -49,8 +51,10 @@ pub(in crate::http) struct Visit {
     doing: Doing,
     /// The page whose form this is, as far as the browser says it.
     came_from: String,
-    /// See [`session::said_key`].
-    said_key: [u8; 32],
+    request_id: String,
+    /// The key of all nodes, and those of this visitor; none while the store does not answer.
+    root: Option<Key>,
+    keys: Option<Keys>,
 }
 
 /// What of a page is wanted.
@@ -76,8 +80,8 @@ impl Visit {
         }
     }
 
-    /// Of a request that has come to the gate, which hands it on to the page.
-    pub(in crate::http) fn of(app: &Shared, parts: &Parts) -> Self {
+    /// Of a request that has come to the gate, which hands it on to the page. `root` is the key of all nodes.
+    pub(in crate::http) fn of(app: &Shared, parts: &Parts, root: Option<Key>) -> Self {
         let (uri, extensions) = (&parts.uri, &parts.extensions);
         let prefix = app.guard.proxy.as_ref().and_then(|proxy| proxy.prefix(parts));
         let prefix = prefix.unwrap_or_default();
@@ -93,17 +97,18 @@ impl Visit {
         let is_nested = !nested.is_empty() && app.base_path.is_empty();
         let home = if is_nested { base.clone() } else { format!("{base}/") };
         let visitor = session::visitor(&app.guard, parts).map_err(Problem::into_detail);
-        let mut visit = Self::new(app, (base, home), here, &parts.headers, visitor);
+        let mut visit = Self::new(app, (base, home), here, (&parts.headers, root), visitor);
         visit.frame.address = address;
         let came_from = sender(&parts.headers, &visit.frame);
-        Self { is_read: parts.method == Method::GET, came_from, ..visit }
+        let request_id = audit::request_id(&parts.headers).unwrap_or_default();
+        Self { is_read: parts.method == Method::GET, came_from, request_id, ..visit }
     }
 
     fn new(
         app: &Shared,
         (base, home): (String, String),
         here: String,
-        headers: &HeaderMap,
+        (headers, root): (&HeaderMap, Option<Key>),
         visitor: Result<Option<Who>, String>,
     ) -> Self {
         let token = session::token(&app.guard, headers);
@@ -111,10 +116,10 @@ impl Visit {
         let who = known.cloned().unwrap_or(Who::Anybody);
         let is_open = app.guard.is_open();
         let may = |access| if known.is_some() { who.may(access) } else { is_open };
-        let said_key = session::said_key(&app.guard, headers, &who);
+        let keys = root.map(|root| Keys::of(&root, &who, headers, token.is_some()));
         let scope = who.scope();
         let dead = may(Access::Read).then(|| app.changes.dead(|queue| scope.has_queue(queue)));
-        let clock = Clock::new(Timestamp::of_this_machine(), zone(headers).as_deref());
+        let clock = Clock::new(app.clock.now(), zone(headers).as_deref());
         let frame = Frame {
             base,
             home,
@@ -123,10 +128,10 @@ impl Visit {
             logs_out: token.is_some(),
             clock: clock.time_of_day(),
             theme: theme(headers),
-            mark: token.map(|token| session::form_mark(token, headers)).unwrap_or_default(),
+            mark: keys.as_ref().map(|keys| keys.mark.clone()).unwrap_or_default(),
             address: here.clone(),
             here,
-            said: said(headers, &said_key),
+            said: keys.as_ref().and_then(|keys| said(headers, &keys.said)),
             dead: dead.flatten().map(|dead| if dead > 0 { grouped(dead) } else { String::new() }),
             places: &PLACES,
             style: assets::style(),
@@ -140,7 +145,8 @@ impl Visit {
             false => Wants::All,
         };
         let discreet = Discreet::of(&app.dashboard, may(Access::Admin));
-        let (is_read, doing, came_from) = (false, Doing::default(), String::new());
+        let (is_read, doing) = (false, Doing::default());
+        let (came_from, request_id) = (String::new(), String::new());
         let scope = who.scope();
         Self {
             frame,
@@ -153,13 +159,27 @@ impl Visit {
             is_read,
             doing,
             came_from,
-            said_key,
+            request_id,
+            root,
+            keys,
         }
     }
 
-    /// What the next page tells, as a cookie that no other site can make.
-    pub(super) fn tells(&self, said: &str, seconds: u64) -> String {
-        self.cookie(SAID, &session::sealed(&self.said_key, said), seconds, false)
+    /// What the next page tells, as a cookie that no other site can make. Every node of the store knows it.
+    pub(super) fn tells(&self, said: &str, seconds: u64) -> Option<String> {
+        let keys = self.keys.as_ref()?;
+        Some(self.cookie(SAID, &session::sealed(&keys.said, said), seconds, false))
+    }
+
+    /// Refuses a form that no page of this visitor made.
+    pub(super) fn check(&self, mark: &str) -> Result<()> {
+        let Some(keys) = &self.keys else {
+            let detail = "the store does not answer: nothing was done";
+            return Err(Problem::unavailable(detail));
+        };
+        let detail = "this form is of another login: go back, reload the page, and try again";
+        let refused = || Problem::new(StatusCode::FORBIDDEN, detail);
+        keys.made(mark).then_some(()).ok_or_else(refused)
     }
 
     /// Who it is, or why that cannot be known.
@@ -174,6 +194,38 @@ impl Visit {
 
     pub(super) fn who(&self) -> &Who {
         &self.who
+    }
+
+    /// This request, as the audit log has it.
+    pub(super) fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// The page of the form that was sent.
+    pub(super) fn came_from(&self) -> &str {
+        &self.came_from
+    }
+
+    /// The visit of who has logged in with this token, whose cookie this is, and goes on with this page.
+    pub(super) fn of_login(
+        &self,
+        app: &Shared,
+        (token, cookie): (&KnownToken, &str),
+        headers: &HeaderMap,
+        here: &str,
+    ) -> Self {
+        let mut headers = headers.clone();
+        let mut cookies = format!("{}={cookie}", session::NAME);
+        for other in headers.get_all(header::COOKIE) {
+            cookies += &other.to_str().map(|other| format!("; {other}")).unwrap_or_default();
+        }
+        // The first of a name counts.
+        if let Ok(cookies) = HeaderValue::from_str(&cookies) {
+            headers.insert(header::COOKIE, cookies);
+        }
+        let places = (self.frame.base.clone(), self.frame.home.clone());
+        let visitor = Ok(Some(token.who()));
+        Self::new(app, places, here.to_owned(), (&headers, self.root), visitor)
     }
 
     pub(super) fn may(&self, access: Access) -> bool {
@@ -292,14 +344,14 @@ fn sender(headers: &HeaderMap, frame: &Frame) -> String {
         let (_, rest) = referer.split_once("://")?;
         Some(&rest[rest.find('/')?..])
     });
-    let path = path.and_then(|path| local(path, &frame.base));
+    let path = path.and_then(|path| link::local(path, &frame.base));
     let is_page =
         |path: &String| !FORMS.iter().any(|form| *path == format!("{}{form}", frame.base));
     path.filter(is_page).unwrap_or_else(|| frame.home.clone())
 }
 
 /// What the last deed did: `text`, and the fields of the form that undoes it.
-fn said(headers: &HeaderMap, key: &[u8; 32]) -> Option<Said> {
+fn said(headers: &HeaderMap, key: &Key) -> Option<Said> {
     let value = session::unsealed(key, session::cookie_of(headers, SAID)?)?;
     let mut text = String::new();
     let mut undo = Vec::new();

@@ -10,7 +10,7 @@ use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::store::{Claim, Claimed, Command, Lease, Settle, group_of_build};
 use seriatim::{
     ErrorKind, Timestamp,
-    store::{NodeId, Turn},
+    store::{NodeId, Settlement, Turn},
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ use super::super::limits::{
 use super::super::pool::Held;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::{Caller, Connection, Json, Problem, Result, Shared};
+use super::deaths::announce;
 use super::stride::Stride;
 use super::taken::{Taken, undelivered};
 use super::workers::{Remote, WORKER_PATTERN, lease};
@@ -132,7 +133,7 @@ impl Wish {
         }
         let mut groups = self.consumer_groups.unwrap_or_default();
         if groups.len() > CLAIM_GROUPS_MAX {
-            let detail = format!("name at most {CLAIM_GROUPS_MAX} groups");
+            let detail = format!("name at most {CLAIM_GROUPS_MAX} consumer groups");
             return Err(Problem::invalid("consumer_groups", detail));
         }
         for (i, group) in groups.iter().enumerate() {
@@ -295,7 +296,7 @@ impl Order {
         }
         let (ready, later): (Vec<_>, Vec<_>) = due
             .into_iter()
-            .filter_map(|one| Some((one.due?, one.queue)))
+            .filter_map(|one| Some((one.may_have_at(now)?, one.queue)))
             .partition(|(due, _)| *due <= now);
         let mut ready = ready;
         ready.sort();
@@ -375,16 +376,23 @@ impl Order {
         if !taken.turns.iter().any(is_over) {
             return Ok(false);
         }
-        let queues = self.app.store.queues().await?;
+        let known = self.app.queues.seen.read(&*self.app.store).await?;
         // Those that are not ended below go back.
         let mut over = Taken::new(self.app.clone());
         let turns = std::mem::take(&mut taken.turns).into_iter();
         (over.turns, taken.turns) = turns.partition(is_over);
-        let ended = over.turns.iter().filter_map(|turn| {
-            let queue = queues.iter().find(|view| *view.queue.name == *turn.queue)?;
-            Some(undelivered(turn, &queue.queue))
+        let ends = over.turns.iter().filter_map(|turn| {
+            let view = known.named(&turn.queue)?;
+            Some((turn, undelivered(turn, &view.queue)))
         });
-        let turns: Vec<_> = ended.collect();
+        let ends: Vec<(&Turn, Settlement)> = ends.collect();
+        let told = ends.iter().map(|(turn, end)| (*turn, end));
+        if !announce(&self.app, &known, told).await.is_empty() {
+            return Err(Problem::unavailable(
+                "the store does not take the jobs about unreadable ones",
+            ));
+        }
+        let turns: Vec<Settlement> = ends.into_iter().map(|(_, end)| end).collect();
         let request = Settle { skip_locked: true, ..Settle::now(turns.clone()) };
         let settled = self.app.store.settle(request).await?;
         let is_open = |turn: &Turn| {

@@ -130,27 +130,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use axum::body::{Body, to_bytes};
-    use axum::http::{Request, StatusCode};
-    use hyper::service::Service;
-    use hyper_util::service::TowerToHyperService;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use seriatim::store::{LaneQuery, Memory, Push};
     use seriatim::{Job, SharedStore};
 
-    use super::super::super::router::router;
-
-    /// Asks a server of its own over the store.
-    async fn asked(store: &SharedStore, path: &str, body: Value) -> Value {
-        let request = Request::post(format!("/api/v1/work/{path}"));
-        let request = request.header("content-type", "application/json");
-        let request = request.body(Body::from(body.to_string())).unwrap();
-        let service = TowerToHyperService::new(router(store.clone()));
-        let answer = service.call(request).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
-        serde_json::from_slice(&body).unwrap()
-    }
+    use super::super::tests::asked;
 
     #[tokio::test(start_paused = true)]
     async fn a_heartbeat_at_another_server_extends_a_claim_by_the_lease_that_it_asked_for() {

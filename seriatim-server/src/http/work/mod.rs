@@ -4,8 +4,10 @@
 //! process that served it does not touch it; only the worker's heartbeats extend it.
 
 mod claim;
+mod deaths;
 mod found;
 mod heartbeat;
+pub(super) mod locked;
 mod reports;
 mod secret;
 mod settle;
@@ -25,7 +27,7 @@ pub(super) fn routes() -> Vec<Route> {
             .keeps_scope()
             .answers::<Claimed<'static>>(),
         Route::post("/api/v1/work/heartbeat", Access::Work, heartbeat::heartbeat)
-            .says("Extends claims, reports progress and steps, and returns canceled jobs and lost lanes")
+            .says("Extends claims, reports progress and steps, and returns cancelled jobs and lost lanes")
             .keeps_scope()
             .outlives_drain(),
         Route::post("/api/v1/work/settle", Access::Work, settle::settle)
@@ -33,4 +35,28 @@ pub(super) fn routes() -> Vec<Route> {
             .keeps_scope()
             .outlives_drain(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::{Request, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use serde_json::Value;
+    use seriatim::SharedStore;
+
+    use super::super::router::router;
+
+    /// Asks a server of its own over the store.
+    pub(super) async fn asked(store: &SharedStore, path: &str, body: Value) -> Value {
+        let request = Request::post(format!("/api/v1/work/{path}"));
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(body.to_string())).unwrap();
+        let service = TowerToHyperService::new(router(store.clone()));
+        let answer = service.call(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
 }

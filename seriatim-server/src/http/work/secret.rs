@@ -10,6 +10,7 @@ use seriatim::store::Secret;
 use seriatim::store::{LaneId, Store, Token};
 
 use super::super::problem::{Problem, Result};
+use crate::base::random::random;
 
 /// Keeps these hashes apart from whatever else the key may come to be used for.
 const DOMAIN: &[u8] = b"seriatim claim 1";
@@ -40,7 +41,7 @@ impl Secrets {
     pub(super) async fn learn(&self, store: &dyn Store) -> Result<Secret> {
         let offered = match self.known() {
             Some(key) => key,
-            None => random()?,
+            None => Secret(random().map_err(Problem::unavailable)?),
         };
         let key = store.secret(offered).await?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
@@ -101,15 +102,6 @@ pub(super) fn refused(field: String) -> Problem {
     let detail =
         "is not the secret that work/claim returned to this token for this lane and fencing token";
     Problem::new(axum::http::StatusCode::FORBIDDEN, detail).about(&field)
-}
-
-/// From the operating system.
-fn random() -> Result<Secret> {
-    let mut bytes = [0; 32];
-    let source = rustls::crypto::ring::default_provider().secure_random;
-    let wrong = |_| Problem::unavailable("the operating system provides no random numbers");
-    source.fill(&mut bytes).map_err(wrong)?;
-    Ok(Secret(bytes))
 }
 
 #[cfg(test)]

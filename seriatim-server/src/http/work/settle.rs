@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{Settle, Settled};
 use seriatim::{
-    Error,
+    Error, Timestamp,
     engine::TurnLog,
     store::{
         LaneId, NextRetry, Settlement, Store, Token, Turn, TurnJob, Verdict, check_result, plan,
@@ -22,6 +22,7 @@ use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::seen::Known;
 use super::super::{Answer, App, Caller, Problem, Result, Shared};
+use super::deaths::announce;
 use super::reports::LOOKUPS_MAX;
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;
@@ -94,31 +95,38 @@ pub(super) async fn settle(
         .zip(&found)
         .map(|(Object(ended), turn)| ended.settlement(turn.as_ref()?, &known))
         .collect();
-    let turns: Vec<Settlement> = settlements.iter().flatten().cloned().collect();
-    let some_are_stale = turns.len() < settlements.len();
-    let mut settled = settle_free(&*app.store, turns, some_are_stale).await?.into_iter();
+    let ends =
+        settlements.iter().zip(&found).filter_map(|(end, turn)| turn.as_ref().zip(end.as_ref()));
+    let unannounced = announce(&app, &known, ends).await;
+    let is_sent = |end: &&Settlement| !unannounced.contains(&end.lane);
+    let turns: Vec<Settlement> = settlements.iter().flatten().filter(is_sent).cloned().collect();
+    let some_are_stale = settlements.iter().any(Option::is_none);
+    if turns.is_empty() && !unannounced.is_empty() && !some_are_stale {
+        let why = "the store does not take the jobs about those that died with these results";
+        return Err(Problem::unavailable(why));
+    }
+    let settled = settle_free(&*app.store, turns, some_are_stale).await?;
+    let all_open = !some_are_stale && !settled.is_empty() && settled.iter().all(Settled::is_open);
+    let mut answers = settled.into_iter();
     // One that has no turn was stale before it got to the store.
     let ends = settlements.iter().zip(&found).zip(&said.results.0);
-    let statuses = ends.map(|((one, turn), Object(ended))| {
-        match (one.as_ref().and_then(|_| settled.next()), one, turn) {
-            (Some(Settled::Ok { cancelled, .. }), Some(settlement), Some(turn)) => {
-                let jobs = turn.jobs.iter().map(|job| job.id);
-                app.settled(Some(settlement.ending(jobs, &cancelled)));
-                let took = now.since(turn.claimed_at);
-                if TurnLog::tells_calls() {
-                    TurnLog::call_ended(std::slice::from_ref(turn), ended.outcome.name(), took);
-                }
-                app.turn_log.settled(turn, settlement, &cancelled);
-                app.meter.handled(turn, ended.outcome.name(), took);
-                SettleStatus::Ok
-            }
-            (Some(Settled::Busy | Settled::Unanswered), ..) => SettleStatus::Busy,
-            _ => {
+    let statuses: Vec<SettleStatus> = ends
+        .map(|((end, turn), Object(ended))| match turn.as_ref().zip(end.as_ref()) {
+            Some((_, end)) if !is_sent(&end) => SettleStatus::Busy,
+            Some((turn, end)) => match answers.next() {
+                Some(settled) => app.answered(turn, end, &settled, ended.outcome, now),
+                None => SettleStatus::Busy,
+            },
+            None => {
                 app.settled(None);
                 SettleStatus::Stale
             }
-        }
-    });
+        })
+        .collect();
+    if all_open {
+        let why = "a transaction keeps the keys of all results locked, or a part of the store does not answer";
+        return Err(Problem::unavailable(why));
+    }
     let answer = |(Object(ended), status): (&Object<Ended>, _)| {
         let (lane, token) = (ended.lane, ended.token);
         SettledTurn { lane, token, status }
@@ -127,24 +135,52 @@ pub(super) async fn settle(
     Ok(Answer::of(&document::Settled { results }))
 }
 
+impl App {
+    /// Notes what the store did with the end of a turn.
+    fn answered(
+        &self,
+        turn: &Turn,
+        end: &Settlement,
+        settled: &Settled,
+        outcome: Word,
+        now: Timestamp,
+    ) -> SettleStatus {
+        match settled {
+            Settled::Busy => {
+                self.locked.met(turn);
+                return SettleStatus::Busy;
+            }
+            Settled::Unanswered => return SettleStatus::Busy,
+            Settled::Ok { .. } | Settled::Stale => self.locked.over(turn.lane),
+        }
+        let Settled::Ok { cancelled, .. } = settled else {
+            self.settled(None);
+            return SettleStatus::Stale;
+        };
+        self.settled(Some(end.ending(turn.jobs.iter().map(|job| job.id), cancelled)));
+        let took = now.since(turn.claimed_at);
+        if TurnLog::tells_calls() {
+            TurnLog::call_ended(std::slice::from_ref(turn), outcome.name(), took);
+        }
+        self.turn_log.settled(turn, end, cancelled);
+        self.meter.handled(turn, outcome.name(), took);
+        SettleStatus::Ok
+    }
+}
+
 /// Settles turns, except those whose keys a transaction keeps locked: it may stay open for long. While there is nothing else to
 /// answer, it waits for them, so that no worker asks without a pause.
 async fn settle_free(
     store: &dyn Store,
     turns: Vec<Settlement>,
-    mut answers: bool,
+    answers: bool,
 ) -> Result<Vec<Settled>> {
     let end = Instant::now() + LOCKED_MAX;
     while !turns.is_empty() {
         let request = Settle { skip_locked: true, ..Settle::now(turns.clone()) };
         let settled = store.settle(request).await?;
-        answers |= !settled.iter().all(Settled::is_open);
-        if answers {
+        if answers || !settled.iter().all(Settled::is_open) || Instant::now() >= end {
             return Ok(settled);
-        }
-        if Instant::now() >= end {
-            let why = "a transaction keeps the keys of all results locked, or a part of the store does not answer";
-            return Err(Problem::unavailable(why));
         }
         tokio::time::sleep(LOCKED_PAUSE).await;
     }

@@ -172,6 +172,19 @@ pub(crate) struct Done {
     pub(crate) count: u64,
 }
 
+/// Of an action on a whole queue, of which a request does a part.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct BulkDone {
+    /// Changed jobs or lanes
+    pub(crate) count: u64,
+    /// Whether that is not all: then the status is 202
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) more: bool,
+    /// The operation that does the rest, and counts what it changes. If it is missing, send the request again
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) operation: Option<String>,
+}
+
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct QueuePaused {
     pub(crate) queue: String,

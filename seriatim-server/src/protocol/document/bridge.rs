@@ -55,13 +55,13 @@ pub(crate) struct BridgeStatus {
     pub(crate) taken: u64,
     /// Of these, new jobs here; in accumulate also those that merged into waiting ones
     pub(crate) pushed: u64,
-    /// Of these, jobs that were here already: a batch was pushed again
+    /// Of these, jobs that were here already: a chunk was pushed again
     pub(crate) duplicates: u64,
     /// Jobs that were refused, by reason
     pub(crate) refused: BTreeMap<String, u64>,
     /// Jobs that left the source and are not yet known to be here
     pub(crate) in_flight: u64,
-    /// Of these, jobs whose batch is so old that it cannot be pushed again safely
+    /// Of these, jobs whose chunk is so old that it cannot be pushed again safely
     pub(crate) in_doubt: u64,
     /// Refused jobs that are kept beside the source
     pub(crate) rejected: u64,

@@ -36,19 +36,22 @@ pub(crate) struct Search {
     pub(crate) next: Option<Arc<str>>,
 }
 
-/// Why the latest dead jobs of a queue died, most frequent first.
+/// Why the latest dead jobs died, most frequent first.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Causes {
     pub(crate) causes: Vec<Cause>,
-    /// How many dead jobs were read
+    /// How many dead jobs were read: those that match
     pub(crate) looked_at: usize,
     /// Whether there are more dead jobs
     pub(crate) more: bool,
+    /// Queues with dead jobs of which none were read: those with the fewest
+    pub(crate) left_out: usize,
 }
 
 /// Errors that differ in numbers, ids and quotes only.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cause {
+    pub(crate) queue: Arc<str>,
     /// With `N` for numbers, `ID` for ids and `"…"` for quotes: the `cause` of an operation
     pub(crate) error: String,
     pub(crate) task: Option<Arc<str>>,

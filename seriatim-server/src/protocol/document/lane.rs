@@ -125,6 +125,14 @@ pub(crate) struct Lanes {
     cut: bool,
 }
 
+impl From<Page<(Arc<str>, LaneView)>> for Lanes {
+    fn from(page: Page<(Arc<str>, LaneView)>) -> Self {
+        let lane = |(queue, lane)| Lane::of_queue(lane, queue);
+        let lanes = page.rows.into_iter().map(lane).collect();
+        Self { lanes, next: page.next, cut: page.cut }
+    }
+}
+
 impl From<Page<LaneView>> for Lanes {
     fn from(page: Page<LaneView>) -> Self {
         Self {

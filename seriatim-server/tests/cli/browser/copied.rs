@@ -206,7 +206,7 @@ async fn a_key_of_several_lines_is_paused_resumed_and_deleted_by_its_page() {
     window.press("Delete waiting").await;
     says("deleted").await;
     window.press("Undo").await;
-    says("stopped").await;
+    says("nothing was deleted").await;
     assert_eq!(api.get(&lane).done()["state"], "waiting");
     window.close().await;
 }

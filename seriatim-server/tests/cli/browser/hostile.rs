@@ -11,7 +11,7 @@ use super::pictures::FOLDER;
 use super::window::Window;
 use crate::hand::Hand;
 use crate::http::Api;
-use crate::site::Site;
+use crate::site::{Site, eventually};
 
 /// Words of our own that stand on two lines: names of figures, and buttons.
 const BROKEN: &str = "const words = [...document.querySelectorAll('.figures dt, button, .button')];
@@ -28,7 +28,7 @@ const OVERLAPS: &str = "
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let text = walker.nextNode(); text; text = walker.nextNode()) {
         const holder = text.parentElement;
-        if (!text.data.trim() || !holder.checkVisibility() || holder.closest('.quiet, .skip, .cards thead, option')) continue;
+        if (!text.data.trim() || !holder.checkVisibility() || holder.closest('.unseen, .skip, .cards thead, option')) continue;
         const range = document.createRange();
         range.selectNodeContents(text);
         for (const { left, top, right, bottom } of range.getClientRects()) {
@@ -121,13 +121,24 @@ async fn filled(site: &Site) {
     hand.store.close().await.unwrap();
 }
 
+/// A worker whose errors turn the text around, and a journal of what happened.
+const FAILS: &str = "[journal]\nenabled = true\n[queues.fails]\nmode = \"fifo\"\nmax_retries = 1\n\
+    backoff = { kind = \"constant\", base = \"10ms\" }\n[[workers]]\nqueue = \"fails\"\n\
+    command = ['sh', '-c', 'printf \"\\342\\200\\256<b>%0900d\" 0 >&2; exit 1']\n";
+
+/// The dead job of that worker.
+fn died(api: &Api) -> serde_json::Value {
+    let dead = api.get("/api/v1/queues/fails/morgue").done()["jobs"][0]["job_id"].clone();
+    dead.as_str().map(|id| api.get(&format!("/api/v1/jobs/{id}")).done()).unwrap_or_default()
+}
+
 /// A server of such a store.
 async fn hostile() -> Api {
     let minutes = (0..60).map(|minute| minute.to_string()).collect::<Vec<_>>().join(",");
     let name = "c".repeat(120);
     let cron = format!("[[cron]]\nname = \"{name}\"\nschedule = \"{minutes} * * * *\"\n");
     let config = format!(
-        "[http]\nenvironment = \"{}\"\n[queues.\"{1}\"]\nmode = \"fifo\"\nmax_retries = 9\n{cron}queue = \"{1}\"\nkey = \"c\"\n",
+        "[http]\nenvironment = \"{}\"\n[queues.\"{1}\"]\nmode = \"fifo\"\nmax_retries = 9\n{cron}queue = \"{1}\"\nkey = \"c\"\n{FAILS}",
         "e".repeat(100),
         queue()
     );
@@ -141,6 +152,10 @@ async fn hostile() -> Api {
     api.act(&path).done();
     let none = json!({ "action": "pause", "queue": queue(), "prefix": "p".repeat(500) });
     api.post("/api/v1/operations", &none).done();
+    let job = json!({ "key": format!("{}-fails", word()) });
+    api.post("/api/v1/queues/fails/jobs", &job).done();
+    let is_noted = async || died(&api)["failures"].as_array().is_some_and(|noted| noted.len() == 2);
+    eventually("both failures", is_noted).await;
     api
 }
 
@@ -160,6 +175,7 @@ fn pages(api: &Api) -> Vec<String> {
     let [failed, runs, waits] = ["failed", "runs", "waits"].map(|end| encoded(&of(end)));
     let deed = |deed: &str, key: &str| format!("/confirm?deed={deed}&queue={queue}&key={key}");
     let begin = encoded(&begin(40));
+    let fails = text(&died(api)["job_id"]);
     let mut all: Vec<String> = [
         "/",
         "/?span=30d",
@@ -192,6 +208,9 @@ fn pages(api: &Api) -> Vec<String> {
         format!("/key?k={waits}"),
         format!("/key?k={begin}"),
         format!("/key/events?k={waits}"),
+        format!("/key/events?k={}", encoded(&of("fails"))),
+        format!("/jobs/{fails}"),
+        format!("/jobs/{fails}/events"),
         format!("/jobs?queue={queue}"),
         format!("/jobs?queue={queue}&from=soon&key={failed}"),
         format!("/jobs/{dead}"),

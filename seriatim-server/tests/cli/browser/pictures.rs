@@ -65,7 +65,7 @@ async fn shop() -> Api {
         Job::new("orders", &json!({ "status": status })).unwrap().key(format!("order-{key}"))
     };
     for key in [17, 42, 58] {
-        hand.push(order(key, "paid")).await;
+        hand.push(order(key, "paid").score(1.0)).await;
         hand.push(order(key, "packed").score(2.0)).await;
     }
     hand.fail_all("orders", "no stock of item 7731").await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::window::Window;
-use super::{QUEUES, pages_of};
+use super::{QUEUES, axe, barriers, pages_of};
 use crate::hand::Hand;
 use crate::http::Api;
 use crate::http::client::Request;
@@ -19,7 +19,15 @@ const ACTS: &str = "[...document.querySelectorAll('[form=act], form[method=post]
 
 /// Something that waits, that failed and that died, behind a login.
 async fn guarded() -> Api {
-    let site = Site::new(&format!("{TOKENS}{QUEUES}"));
+    guarded_with("").await
+}
+
+async fn guarded_with(more: &str) -> Api {
+    guarded_by(&format!("{TOKENS}{more}")).await
+}
+
+async fn guarded_by(config: &str) -> Api {
+    let site = Site::new(&format!("{config}{QUEUES}"));
     let queues = ["orders", "mails"].map(seriatim::Queue::fifo).to_vec();
     let reports = seriatim::Queue::parallel("reports").max_retries(0);
     let hand = Hand::new(site.store().await, [queues, vec![reports]].concat()).await;
@@ -41,7 +49,7 @@ async fn log_in(window: &Window, name: &str, path: &str) {
     window.go(path).await;
     window.forget_cookies().await;
     window.go(path).await;
-    window.until("the login", "location.pathname === '/login'").await;
+    window.until("the login", "location.pathname.endsWith('/login')").await;
     window.keys(&secret(name)).await;
     window.enter().await;
     window.shows(&format!("{name} (")).await;
@@ -72,9 +80,9 @@ async fn a_deletion_is_undone(api: &Api, window: &Window) {
     window.press("Delete…").await;
     window.shows("What is deleted cannot be brought back.").await;
     window.press("Delete").await;
-    window.shows("deleted in 10 s").await;
+    window.shows("will be deleted in 10 s").await;
     window.press("Undo").await;
-    window.shows("stopped; what is done stays done").await;
+    window.shows("undone: nothing was deleted").await;
     let is_stopped =
         async || seen(api, "/api/v1/operations")["operations"][0]["state"] == "stopped";
     eventually("it is not deleted", is_stopped).await;
@@ -141,5 +149,73 @@ async fn people_undo_what_they_did_readers_do_nothing_and_forms_of_others_are_re
     };
     assert_eq!((of("hands", 303), of("hands", 403), of("eyes", 403)), (1, 1, 1), "{deeds}");
     assert_eq!(json!(of("boss", 303)), 0, "{deeds}");
+    window.close().await;
+}
+
+/// What people see before and after they did something: the pages of a fresh store do not have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_login_and_the_pages_after_a_deed_have_no_barrier_that_axe_knows() {
+    let cron =
+        "[[cron]]\nname = \"night\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"c\"\n";
+    let (api, axe) = (guarded_with(cron).await, axe());
+    api.knows_cron("night", Some(&secret("boss")));
+    let begin = Request::new("POST", "/api/v1/operations");
+    let begin = begin.json(&json!({ "action": "pause", "queue": "mails", "prefix": "order" }));
+    let begun = begin.token(&secret("boss")).send(&api.address).done();
+    let operation = format!("/operations/{}", begun["id"].as_str().unwrap());
+    let dead = seen(&api, "/api/v1/queues/reports/morgue")["jobs"][0]["job_id"].clone();
+    let dead = format!("/jobs/{}", dead.as_str().unwrap());
+    let mut found = Vec::new();
+    for width in [390, 1280] {
+        let window = Window::open(&api.address, 1280, 900).await;
+        log_in(&window, "boss", "/queues/mails").await;
+        window.resize(width, 900).await;
+        window
+            .run("[...document.querySelectorAll('details')].forEach((one) => { one.open = true; })")
+            .await;
+        window.press("Pause").await;
+        window.shows("queue mails: paused").await;
+        found.extend(barriers(&window, &axe).await);
+        window.press("Undo").await;
+        window.shows("resumed").await;
+        for path in [&*operation, &dead, "/cron", "/audit", "/operations", "/key?k=order-42"] {
+            window.go(path).await;
+            window.run("[...document.querySelectorAll('main details')].forEach((one) => { one.open = true; })").await;
+            found.extend(barriers(&window, &axe).await);
+        }
+        window.resize(1280, 900).await;
+        log_in(&window, "eyes", "/queues/mails").await;
+        window.resize(width, 900).await;
+        found.extend(barriers(&window, &axe).await);
+        window.forget_cookies().await;
+        window.go("/login").await;
+        found.extend(barriers(&window, &axe).await);
+        window.close().await;
+    }
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn below_a_path_the_login_keys_preferences_and_the_news_of_changes_work() {
+    let tokens = TOKENS.strip_prefix("[http]").unwrap();
+    let api = guarded_by(&format!("[http]\nbase_path = \"/of/jobs\"{tokens}")).await;
+    let window = Window::open(&api.address, 1280, 900).await;
+    log_in(&window, "hands", "/of/jobs/").await;
+    // A browser has advice on forms with a password.
+    window.console().await;
+    window.keys("gq").await;
+    window.until("the queues", "location.pathname === '/of/jobs/queues'").await;
+    window.go("/of/jobs/about").await;
+    window
+        .run("const { theme } = document.querySelector('[data-prefs]'); theme.value = 'dark'; theme.dispatchEvent(new Event('change', { bubbles: true }));")
+        .await;
+    window.until("its theme", "document.documentElement.dataset.theme === 'dark'").await;
+    window.go("/of/jobs/queues/mails/lanes?by=key").await;
+    assert_eq!(window.run("return document.documentElement.dataset.theme").await, "dark");
+    let push = Request::new("POST", "/of/jobs/api/v1/queues/mails/jobs");
+    let push = push.json(&json!({ "key": "order-77" })).token(&secret("boss"));
+    push.send(&api.address).done();
+    window.shows("order-77").await;
+    assert_eq!(window.console().await, Vec::<String>::new());
     window.close().await;
 }

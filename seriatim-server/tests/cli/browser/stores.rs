@@ -23,7 +23,7 @@ async fn looks_whole(api: &Api, window: &Window, store: &str) {
     window.shows("fresh").await;
     std::fs::write(api.site.path("repaired"), "").unwrap();
     window.go("/key?k=order-42").await;
-    window.press("Retry now").await;
+    window.press("Run now").await;
     window.shows("Nothing waits or runs").await;
     // Its server ends now: the page would say so.
     window.go_elsewhere("about:blank").await;

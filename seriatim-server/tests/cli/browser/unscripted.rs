@@ -26,8 +26,8 @@ async fn without_scripts_every_page_is_whole_and_all_is_done_by_its_forms() {
         window.until(what, &format!("document.body.innerText.includes({what:?})")).await;
     };
     window.go("/key?k=order-42").await;
-    window.press("Retry now").await;
-    told("due now").await;
+    window.press("Run now").await;
+    told("set to run now").await;
     window.go("/queues/orders").await;
     window.press("Pause").await;
     told("queue orders: paused").await;

@@ -56,7 +56,7 @@ async fn the_page_of_a_key_says_each_reason_why_it_waits() {
         ("failed", "retry 1 of 25"),
         ("held", "its retries are used up"),
         ("bound", "bound to node nobody, which does not work on this queue now"),
-        ("grouped", "for group canary, which no node of this queue serves now"),
+        ("grouped", "for consumer group canary, which no node of this queue serves now"),
         ("deserted", "no node works on this queue"),
         ("limited", "1 turn of the queue runs, and at most 1 may"),
         ("ready", "ready"),

@@ -293,8 +293,9 @@ async fn examples(language: &Language) {
 
 fn options(language: &Language) {
     let output = language.command(&Site::new(""), &["options"]).output().unwrap();
-    let (told, refusal) = (text(&output), "concurrency must be a whole number from 1 on, not ");
-    assert_eq!(told.matches(refusal).count(), 3, "{told}");
+    let (told, refusal) =
+        (text(&output), "concurrency must be a whole number from 1 to 1000, not ");
+    assert_eq!(told.matches(refusal).count(), 4, "{told}");
 }
 
 /// Whoever waits for a job must not hear that it is cancelled because its worker did not hear from the server.
@@ -303,6 +304,13 @@ fn doubt(language: &Language) {
     let told = String::from_utf8_lossy(&output.stdout).replace(' ', "");
     let wanted = "[true,\"release\",1]\n[true,\"release\",0]\n[true,\"cancel\",0]\n";
     assert_eq!(told, wanted, "{}", text(&output));
+}
+
+/// A transaction had the lane locked, for long: nothing was settled.
+fn busy(language: &Language) {
+    let output = language.command(&Site::new(""), &["busy"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).replace(' ', "");
+    assert_eq!(told, "[true,\"cancel\",0]\n".repeat(1_201), "{}", text(&output));
 }
 
 /// What the server takes and gives, the types of the clients must not refuse.
@@ -379,6 +387,11 @@ macro_rules! tests {
         #[test]
         fn a_claim_that_only_may_be_lost_goes_back_and_is_not_cancelled() {
             super::doubt(&$language);
+        }
+
+        #[test]
+        fn an_end_that_was_answered_busy_is_told_again_until_it_is_taken() {
+            super::busy(&$language);
         }
 
         #[test]

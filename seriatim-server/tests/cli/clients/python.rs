@@ -43,3 +43,15 @@ async fn a_signal_that_reaches_another_thread_stops_the_worker_too() {
     worker.ends();
     assert_eq!(super::becomes(&api, &ids[0], "succeeded").await["attempt"], 1);
 }
+
+/// As JSON it would fail the other calls of the process too.
+#[tokio::test]
+async fn what_is_not_a_number_fails_its_own_lane_and_says_why() {
+    let api = super::process_api(&LANGUAGE);
+    let told = ["nan result", "nan progress", "nan step"];
+    let jobs = told.map(|told| (told, "1", told));
+    for id in super::push(&api, &jobs) {
+        let error = super::becomes(&api, &id, "dead").await["error"].to_string();
+        assert!(error.starts_with("\"ValueError") && error.contains("JSON compliant"), "{error}");
+    }
+}

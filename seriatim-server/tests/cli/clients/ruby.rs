@@ -17,3 +17,11 @@ fn install(site: &Site) {
 }
 
 super::tests!(LANGUAGE);
+
+/// Such a lane would end `run` with an error that is none of the client's.
+#[test]
+fn a_lane_that_ends_while_a_stop_releases_it_is_settled_all_the_same() {
+    let output = LANGUAGE.command(&Site::new(""), &["fleeting"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains(r#""secret":"s","outcome":"release""#), "{}", super::text(&output));
+}

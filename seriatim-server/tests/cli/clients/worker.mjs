@@ -69,7 +69,7 @@ async function push(url) {
 }
 
 function options() {
-  for (const wrong of [0, -1, "4"]) {
+  for (const wrong of [0, -1, "4", 1001]) {
     try {
       new RemoteWorker(new Client(), "orders", handle, { concurrency: wrong });
     } catch (error) {
@@ -79,8 +79,11 @@ function options() {
   }
 }
 
-/** A server that hands over these lanes one by one, and hears nothing of them until they end. */
-async function outage(names, lease) {
+/**
+ * A server that hands over these lanes one by one, and hears nothing of them until they end. Its first so many answers to an
+ * end are that the lane is busy.
+ */
+async function outage(names, lease, busy = 0) {
   let soon;
   const next = ({ wait_ms }) => {
     soon = Number.isInteger(wait_ms) && wait_ms <= (lease * 1000) / 3;
@@ -93,7 +96,7 @@ async function outage(names, lease) {
     if (path === "/work/heartbeat" && lease < 1) throw new seriatim.Unreachable(path, new Error("away"));
     if (path === "/work/heartbeat") return { cancel: [{ lane: "1-0-1", job_ids: ["a", "b"] }], lost: [], steps: [] };
     tell([soon, body.results[0].outcome, body.results[0].done]);
-    return { results: [{ status: "ok" }] };
+    return { results: [{ status: busy-- > 0 ? "busy" : "ok" }] };
   };
   const worker = new RemoteWorker({ call }, "orders", doubt, { lease });
   await worker.run();
@@ -111,5 +114,6 @@ else if (what === "options") options();
 else if (what === "doubt") {
   await outage(["asks", "steps"], 0.03);
   await outage(["named"], 600);
-} else if (what === "process") await new ProcessWorker(handle).run();
+} else if (what === "busy") await outage(["named"], 600, 1200);
+else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

@@ -54,6 +54,12 @@ def handle(lane):
             return done("x" * 70_000)
         if told.get("do") == "plain":
             return 42
+        if told.get("do") == "nan result":
+            return done(float("nan"))
+        if told.get("do") == "nan progress":
+            lane.progress({"percent": float("nan")})
+        if told.get("do") == "nan step":
+            lane.step("one", lambda: float("nan"))
         if told.get("do") == "odd":
             return {"outcome": "explode"}
     print("done:", lane.key)
@@ -95,7 +101,7 @@ def push(url):
 
 
 def options():
-    for wrong in (0, -1, "4"):
+    for wrong in (0, -1, "4", 1001):
         try:
             RemoteWorker(Client(), "orders", handle, concurrency=wrong)
         except ValueError as error:
@@ -103,10 +109,11 @@ def options():
 
 
 class Outage:
-    """A server that hands over these lanes one by one, and hears nothing of them until they end."""
+    """A server that hands over these lanes one by one, and hears nothing of them until they end. Its first so many answers to
+    an end are that the lane is busy."""
 
-    def __init__(self, names, lease):
-        self.names, self.lease = names, lease
+    def __init__(self, names, lease, busy=0):
+        self.names, self.lease, self.busy = names, lease, busy
         self.worker = RemoteWorker(self, "orders", doubt, lease=lease)
         self.worker.run()
 
@@ -115,7 +122,8 @@ class Outage:
             return {"lanes": self.next(body)}
         if path == "/work/settle":
             tell([self.soon, body["results"][0]["outcome"], body["results"][0]["done"]])
-            return {"results": [{"status": "ok"}]}
+            self.busy -= 1
+            return {"results": [{"status": "ok" if self.busy < 0 else "busy"}]}
         if self.lease < 1:
             raise Unreachable(path, OSError("away"), True)
         return {"cancel": [{"lane": "1-0-1", "job_ids": ["a", "b"]}], "lost": [], "steps": []}
@@ -148,6 +156,8 @@ elif sys.argv[1] == "options":
 elif sys.argv[1] == "doubt":
     Outage(["asks", "steps"], 0.03)
     Outage(["named"], 600)
+elif sys.argv[1] == "busy":
+    Outage(["named"], 600, busy=1200)
 elif sys.argv[1] == "process":
     ProcessWorker(handle).run()
 else:

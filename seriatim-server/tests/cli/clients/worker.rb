@@ -73,17 +73,18 @@ def push(url)
 end
 
 def options
-  [0, -1, "4"].each do |wrong|
+  [0, -1, "4", 1001].each do |wrong|
     Seriatim::RemoteWorker.new(Seriatim::Client.new, "orders", concurrency: wrong, &HANDLE)
   rescue ArgumentError => error
     tell(error.message)
   end
 end
 
-# A server that hands over these lanes one by one, and hears nothing of them until they end.
+# A server that hands over these lanes one by one, and hears nothing of them until they end. Its first so many answers to an
+# end are that the lane is busy.
 class Outage
-  def initialize(names, lease)
-    @names, @lease = names, lease
+  def initialize(names, lease, busy: 0)
+    @names, @lease, @busy = names, lease, busy
     @worker = Seriatim::RemoteWorker.new(self, "orders", lease: lease) { |lane| doubt(lane) }
     @worker.run
   end
@@ -93,7 +94,8 @@ class Outage
 
     if path == "/work/settle"
       tell([@soon, *body[:results][0].values_at(:outcome, :done)])
-      return { "results" => [{ "status" => "ok" }] }
+      @busy -= 1
+      return { "results" => [{ "status" => @busy < 0 ? "ok" : "busy" }] }
     end
     raise Seriatim::Unreachable.new(path, IOError.new("away"), true) if @lease < 1
 
@@ -117,12 +119,39 @@ class Outage
   end
 end
 
+# A lock of a worker whose lanes end as soon as it is open.
+class Fleeting
+  def initialize(running)
+    @running = running
+  end
+
+  def synchronize
+    yield.tap { @running.clear }
+  end
+end
+
+def fleeting
+  client = Object.new
+  client.define_singleton_method(:call) do |_method, _path, body, **|
+    Kernel.puts(JSON.generate(body[:results]))
+    { "results" => [{ "status" => "stale" }] }
+  end
+  worker = Seriatim::RemoteWorker.new(client, "orders") { nil }
+  running = worker.instance_variable_get(:@running)
+  lane = Seriatim::Lane.new({ "lane" => "1-0-1", "key" => "k" }, nil, nil)
+  running[lane] = { lane: "1-0-1", token: 1, secret: "s" }
+  worker.instance_variable_set(:@lock, Fleeting.new(running))
+  worker.send(:settle, { lane => Seriatim.release }, 1)
+end
+
 case ARGV[0]
 when "push" then push(ARGV[1])
 when "options" then options
+when "fleeting" then fleeting
 when "doubt"
   Outage.new(%w[asks steps], 0.03)
   Outage.new(%w[named], 600)
+when "busy" then Outage.new(%w[named], 600, busy: 1200)
 when "process" then Seriatim::ProcessWorker.new(&HANDLE).run
 else
   client = Seriatim::Client.new(ARGV[1])

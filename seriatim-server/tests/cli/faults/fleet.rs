@@ -48,6 +48,8 @@ const CUTS_MAX: u64 = 60;
 const CUTS_MIN: u64 = 12;
 /// Groups of a queue that has groups.
 const TENANTS: u64 = 3;
+/// In a campaign connections fall silent after as many cuts: their calls wait for an answer until a limit ends them.
+const CUTS_BEFORE_SILENCE: u64 = 6;
 /// Pushing waits while more are open or the store is away.
 const OPEN_MAX: u64 = 1_500;
 
@@ -378,11 +380,15 @@ enum Blow {
     Forget,
     /// The queue gets another number of shards.
     Reshard(u16),
+    /// A transaction of another client locks lanes for two leases, like one that pushes and stays open.
+    Transaction,
 }
 
 const FILE_BLOWS: [Blow; 3] = [Blow::Pause, Blow::Stop, Blow::Kill];
 
 const BLOWS: [Blow; 4] = [Blow::Pause, Blow::Stop, Blow::Server, Blow::Kill];
+
+const SQL_BLOWS: [Blow; 5] = [Blow::Pause, Blow::Stop, Blow::Transaction, Blow::Server, Blow::Kill];
 
 /// A queue in Redis begins with as many shards.
 const REDIS_SHARDS: u16 = 4;
@@ -403,7 +409,7 @@ impl Blow {
         match server {
             Server::Redis(_) => &REDIS_BLOWS,
             Server::Sqlite(_) => &FILE_BLOWS,
-            Server::Postgres(_) | Server::Mysql(_) => &BLOWS,
+            Server::Postgres(_) | Server::Mysql(_) => &SQL_BLOWS,
         }
     }
 
@@ -416,6 +422,7 @@ impl Blow {
             Self::Disconnect => "all connections closed",
             Self::Forget => "scripts forgotten",
             Self::Reshard(_) => "resharded",
+            Self::Transaction => "transaction of others kept open",
         }
     }
 
@@ -437,6 +444,10 @@ impl Blow {
             Self::Disconnect => server.send(&["CLIENT", "KILL", "TYPE", "normal"]),
             Self::Forget => server.send(&["SCRIPT", "FLUSH"]),
             Self::Reshard(shards) => reshard(&fleet.store, shards).await,
+            Self::Transaction => {
+                let locked = tokio::task::block_in_place(|| server.lock_lanes());
+                *fleet.faults.entry("lane that it locked").or_default() += locked;
+            }
             Self::Pause => {
                 let node = &fleet.nodes[fleet.stopped_at_work().await];
                 let pid = node.0.id();
@@ -467,7 +478,7 @@ fn seed() {
     }
 }
 
-async fn nothing_is_lost_and_nothing_overlaps(server: Server, mode: Mode) {
+async fn n1_n3_d17_nothing_is_lost_and_nothing_overlaps(server: Server, mode: Mode) {
     let mut queue = Queue::new(QUEUE, mode);
     if matches!(server, Server::Redis(_)) {
         queue.shards = REDIS_SHARDS;
@@ -477,14 +488,18 @@ async fn nothing_is_lost_and_nothing_overlaps(server: Server, mode: Mode) {
 }
 
 /// Fewer turns than the nodes have slots for, and than the groups might run together; none start faster than the nodes
-/// could. In Redis limits are of one shard.
+/// could.
 async fn no_more_run_than_the_limits_allow(server: Server) {
     let queue = Queue::fifo(QUEUE)
         .groups(Groups::each(Share::default().running(5)))
         .running(12)
         .rate(Rate::per_second(400))
         .burst(20);
-    let blows = if matches!(server, Server::Sqlite(_)) { &FILE_BLOWS[..] } else { &BLOWS };
+    let blows = match server {
+        // Its limits are of one shard.
+        Server::Redis(_) => &BLOWS,
+        _ => Blow::of(&server),
+    };
     a_fleet_survives(server, queue, blows, LIMITED_JOBS).await;
 }
 
@@ -524,11 +539,16 @@ async fn nothing_is_lost_over_bad_connections(server: Server) {
     // A fast store would have done all of them before enough connections broke.
     let mut held_back = fleet.jobs as usize / 10;
     allowed.add_permits(fleet.jobs as usize - held_back);
+    let mut falls_silent = std::env::var_os(SEED_VARIABLE).is_some();
     let cutting = async {
         let mut looks = tokio::time::interval(Duration::from_millis(15));
         while !pushing.is_finished() && proxy.cuts() < CUTS_MAX {
             if proxy.cuts() >= CUTS_MIN {
                 allowed.add_permits(std::mem::take(&mut held_back));
+            }
+            if falls_silent && proxy.cuts() >= CUTS_BEFORE_SILENCE {
+                falls_silent = false;
+                proxy.mute();
             }
             let cut = if fastrand::bool() { Cut::BeforeRequest } else { Cut::BeforeReply };
             proxy.cut(fastrand::u32(..8), cut);
@@ -541,6 +561,7 @@ async fn nothing_is_lost_over_bad_connections(server: Server) {
     pushing.await.unwrap();
     assert!(proxy.cuts() >= CUTS_MIN, "{} cuts", proxy.cuts());
     fleet.faults.insert("connection cut", proxy.cuts());
+    fleet.faults.insert("all connections silent", std::env::var_os(SEED_VARIABLE).is_some().into());
     // Which of the nodes had the connections that broke is chance.
     let told = fleet.warnings();
     fleet.judge().await;
@@ -557,22 +578,22 @@ macro_rules! on_each_server {
 }
 
 on_each_server! {
-    sqlite_parallel_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Parallel);
-    sqlite_accumulate_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Accumulate);
-    sqlite_fifo_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Fifo);
-    sqlite_exclusive_survives_dead_nodes: nothing_is_lost_and_nothing_overlaps(sqlite, Exclusive);
-    postgres_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Parallel);
-    postgres_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Accumulate);
-    postgres_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Fifo);
-    postgres_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Exclusive);
-    mysql_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Parallel);
-    mysql_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Accumulate);
-    mysql_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Fifo);
-    mysql_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Exclusive);
-    redis_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Parallel);
-    redis_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Exclusive);
-    redis_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Accumulate);
-    redis_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Fifo);
+    sqlite_parallel_survives_dead_nodes: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(sqlite, Parallel);
+    sqlite_accumulate_survives_dead_nodes: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(sqlite, Accumulate);
+    sqlite_fifo_survives_dead_nodes: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(sqlite, Fifo);
+    sqlite_exclusive_survives_dead_nodes: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(sqlite, Exclusive);
+    postgres_parallel_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(postgres, Parallel);
+    postgres_accumulate_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(postgres, Accumulate);
+    postgres_fifo_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(postgres, Fifo);
+    postgres_exclusive_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(postgres, Exclusive);
+    mysql_parallel_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(mysql, Parallel);
+    mysql_accumulate_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(mysql, Accumulate);
+    mysql_fifo_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(mysql, Fifo);
+    mysql_exclusive_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(mysql, Exclusive);
+    redis_parallel_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(redis, Parallel);
+    redis_exclusive_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(redis, Exclusive);
+    redis_accumulate_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(redis, Accumulate);
+    redis_fifo_survives_dead_nodes_and_a_restart: n1_n3_d17_nothing_is_lost_and_nothing_overlaps(redis, Fifo);
     sqlite_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(sqlite);
     postgres_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(postgres);
     mysql_limits_hold_when_nodes_die: no_more_run_than_the_limits_allow(mysql);

@@ -127,6 +127,20 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Locks lanes, as a transaction does that pushes to their keys, and ends after more than two leases of a fleet. Returns
+    /// how many it has locked.
+    fn lock_lanes(&self) -> u64 {
+        let (lanes, sleep) = match self {
+            Self::Postgres(_) => ("seriatim.lane", "pg_sleep"),
+            Self::Mysql(_) => ("seriatim_lane", "SLEEP"),
+            Self::Redis(_) | Self::Sqlite(_) => panic!("no transaction of others locks lanes"),
+        };
+        let answer = self.sql(&format!(
+            "BEGIN; SELECT 'locked' FROM {lanes} LIMIT 50 FOR UPDATE SKIP LOCKED; SELECT {sleep}(5); COMMIT;"
+        ));
+        answer.matches("locked").count() as u64
+    }
+
     /// The crash of the server and its return.
     fn break_down(&mut self) {
         match self {

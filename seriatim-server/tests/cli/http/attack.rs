@@ -37,12 +37,13 @@ fn grows_little(api: &Api, what: &str, attack: impl FnOnce()) {
     assert!(most < before + GROWTH_MIB_MAX, "{what}: from {before} to {most} MiB");
 }
 
-/// Runs an attack that reaches the store on SQLite and on PostgreSQL. Its argument makes a site from a configuration without a
+/// Runs an attack that reaches the store on SQLite, PostgreSQL and MySQL. Its argument makes a site from a configuration without a
 /// store. The server refuses other attacks before it asks the store: for them SQLite alone will do.
 fn on_each_store(attack: impl Fn(&dyn Fn(&str) -> Site)) {
     attack(&|config| Site::new(config));
-    let server = Server::postgres();
-    attack(&|config| Site::new(&format!("[store]\nurl = \"{}\"\n{config}", server.url())));
+    for server in [Server::postgres(), Server::mysql()] {
+        attack(&|config| Site::new(&format!("[store]\nurl = \"{}\"\n{config}", server.url())));
+    }
 }
 
 fn start(site: Site) -> Api {

@@ -1,9 +1,11 @@
 //! Who may do what.
 
+use serde_json::json;
+
 use super::Api;
 use super::client::Request;
-use super::pages::{Visitor, guarded};
-use crate::site::{Site, text};
+use super::pages::{Visitor, field, guarded};
+use crate::site::{Site, secret, text};
 
 #[test]
 fn a_token_of_the_environment_is_an_admins() {
@@ -192,4 +194,58 @@ fn who_sends_a_form_behind_the_end_of_their_login_learns_that_nothing_was_done()
     let stranger = Visitor { api: &api, cookie: String::new() };
     assert!(stranger.page("/login?next=%2F&undone=true").contains("nothing was done"));
     assert!(!stranger.page("/login?next=%2F").contains("nothing was done"));
+}
+
+#[test]
+fn what_was_typed_before_a_login_ended_is_asked_about_behind_the_next_login() {
+    let api = guarded();
+    let stranger = Visitor { api: &api, cookie: String::new() };
+    let job = "0199aa12-77de-7000-8123-abcdefabcdef";
+    let text = "{\"n\": \"<b>\"}";
+    let typed = [
+        ("deed", "dead.edit"),
+        ("queue", "mails"),
+        ("job", job),
+        ("payload", text),
+        ("back", "/morgue"),
+    ];
+    let shown = "{&#34;n&#34;: &#34;&#60;b&#62;&#34;}</textarea>";
+    let asked = stranger.submit("/do", &typed);
+    let page = asked.text();
+    assert_eq!((asked.status, asked.header("location")), (401, None));
+    for part in [shown, "nothing was done", "What you typed is kept", "type=\"password\""] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let wrong = stranger.submit("/login", &[&typed[..], &[("token", "no-token")]].concat());
+    assert!(wrong.status == 403 && wrong.text().contains(shown), "{}", wrong.text());
+    let enters = |name: &str, fields: &[(&str, &str)]| {
+        let secret = secret(name);
+        stranger.submit("/login", &[fields, &[("token", &*secret), ("next", "/morgue")]].concat())
+    };
+    let asks = enters("boss", &typed);
+    let page = asks.text();
+    assert!(asks.status == 200 && page.contains(shown) && page.contains("Not requeued"), "{page}");
+    let cookie = asks.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let boss = Visitor { api: &api, cookie };
+    assert_eq!(field(&page, "mark").unwrap(), boss.mark(), "it is a form of the new login");
+    assert!(page.contains("boss (admin)") && page.contains("value=\"/morgue\""), "{page}");
+    // Who may not send it goes on to the page.
+    let reader = enters("eyes", &typed);
+    assert_eq!((reader.status, reader.header("location")), (303, Some("/morgue")));
+    // Settings are asked about in words.
+    let limit = [("deed", "queue.limits"), ("queue", "mails"), ("running", "5"), ("rate", "30/m")];
+    let page = stranger.submit("/do", &limit).text();
+    assert!(page.contains("Set the limit: queue mails"), "{page}");
+    let page = enters("boss", &limit).text();
+    assert!(page.contains("You typed: running 5, rate 30/m"), "{page}");
+    assert_eq!(field(&page, "rate").as_deref(), Some("30/m"));
+    // What is too long to be kept is not; then the page says that nothing was done.
+    let long = "x".repeat(100_000);
+    let long = stranger.submit(
+        "/do",
+        &[("deed", "dead.edit"), ("queue", "mails"), ("job", job), ("payload", &long)],
+    );
+    assert!(matches!(long.status, 303 | 413), "{}", long.status);
+    let limits = Request::new("GET", "/api/v1/queues/mails").token(&secret("boss"));
+    assert_eq!(limits.send(&api.address).done()["settings"]["limit"]["running"], json!(null));
 }

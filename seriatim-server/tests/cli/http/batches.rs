@@ -57,6 +57,7 @@ fn what_is_wrong_with_a_batch_is_told_with_its_field() {
     assert_eq!(api.post("/api/v1/queues/rows/jobs", &push).refused(404).0, "batch");
     for (callback, status, field) in [
         (json!({}), 400, "callback.key"),
+        (json!(["k"]), 400, "callback"),
         (json!({ "key": "k", "delay": "1s" }), 400, "callback.run_at"),
         (json!({ "key": "k", "batch": "b" }), 400, "callback.batch"),
         (json!({ "key": "k", "payload": 1 }), 200, ""),

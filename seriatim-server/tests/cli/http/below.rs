@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::Api;
 use super::client::Request;
-use super::pages::{bury, by_proxy, guarded_with, push};
+use super::pages::{bury, guarded_with, push};
+use super::proxy::by_proxy;
 use crate::site::secret;
 
 const PROXY: &str = "[http.proxy]\nfrom = [\"127.0.0.0/8\"]\nuser = \"X-User\"\ngroups = \"X-Groups\"\nprefix = \"X-Prefix\"\n\
@@ -24,7 +25,7 @@ fn pages(api: &Api) -> Vec<String> {
         table.split("Route::page(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
     let pages = patterns.filter(|pattern| !["/login", "/assets/{name}"].contains(pattern));
     let filled = pages.map(|pattern| match pattern {
-        "/key" | "/key/events" => format!("{pattern}?k=k%3Cb%3E"),
+        "/key" | "/key/events" | "/export/key" => format!("{pattern}?k=k%3Cb%3E"),
         "/operations/new" => format!("{pattern}?action=requeue&queue=mails"),
         "/confirm" => format!("{pattern}?deed=lane.bury&queue=orders&key=k%3Cb%3E"),
         "/reschedule" => format!("{pattern}?lane={lane}"),

@@ -328,7 +328,7 @@ fn a_worker_with_queues_and_groups_claims_within_them() {
     );
     let (field, detail) = wish(json!(["mails"]), json!(["eu", "us"])).refused(403);
     assert_eq!(field, "consumer_groups[1]");
-    assert!(detail.contains("\"us\"") && detail.ends_with("the groups eu"), "{detail}");
+    assert!(detail.contains("\"us\"") && detail.ends_with("the consumer groups eu"), "{detail}");
     // What it may not use it does not learn of either.
     assert_eq!(wish(json!(["no-such-queue"]), json!([])).refused(403).0, "queues[0]");
     push(&api, "mails", "k");
@@ -443,7 +443,7 @@ fn limits_that_cannot_be_meant_are_refused_and_unknown_queues_are_warned_of() {
         ("queues = []", "queues: the list is empty"),
         ("groups = []", "groups: the list is empty"),
         ("queues = [\"not ok\"]", "queues: \"not ok\""),
-        ("groups = [\"\"]", "groups: a group has a name"),
+        ("groups = [\"\"]", "groups: the name of a consumer group is empty"),
         ("groups = [\"eu\"], role = \"reader\"", "a reader neither pushes nor claims"),
         ("name = \"a/b\"", "without slashes"),
         ("queue = [\"orders\"]", "did you mean `queues`?"),

@@ -412,7 +412,7 @@ fn in_words(words: &str) -> Summary {
         before.trim_end().rsplit([' ', ':']).next()?.parse::<u64>().ok()
     };
     let of = |what: &str| number(what).unwrap_or(0);
-    counts([" calls", " jobs processed", " done", " failed", " put off", " canceled"].map(of))
+    counts([" calls", " jobs processed", " done", " failed", " put off", " cancelled"].map(of))
 }
 
 #[tokio::test]

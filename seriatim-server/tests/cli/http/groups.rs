@@ -105,7 +105,7 @@ fn an_admin_sets_what_groups_get_by_the_page_of_the_queue_and_the_log_tells_it()
         assert!(wrong.status == 400 && wrong.text().contains(why), "{}", wrong.text());
     }
     let audit = boss.page("/audit?queue=mails");
-    let told = "set what groups get of queue mails (group acme &#60;b&#62;, running 5)";
+    let told = "set the groups of queue mails (group acme &#60;b&#62;, running 5)";
     assert!(audit.contains(told), "{audit}");
     assert!(
         page.contains("value=\"queue.ungroup\"") && page.contains("action=\"/confirm\""),

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::Api;
 use super::client::Request;
-use super::pages::{Visitor, bury, field, guarded, guarded_with, push};
+use super::pages::{Visitor, bury, end, field, guarded, guarded_with, push};
 use crate::site::secret;
 
 #[test]
@@ -72,12 +73,10 @@ fn jobs_are_listed_by_state_and_filters_and_canceled_together() {
     let page = hands.page("/jobs?queue=mails&task=ship");
     assert!(page.contains("action=cancel_jobs") && !page.contains("delete_jobs"), "{page}");
     let ask = hands.page("/operations/new?action=cancel_jobs&queue=mails&task=ship");
-    assert!(ask.contains("<strong>1</strong> waiting and running jobs"), "{ask}");
-    for page in [
-        "/jobs?task=ship",
-        "/jobs?queue=mails&state=queued",
-        "/jobs?queue=mails&to=2200-01-01T00:00:00Z",
-    ] {
+    assert!(ask.contains("<strong>1</strong> waiting and running job."), "{ask}");
+    let page = hands.page("/jobs?task=ship");
+    assert!(page.contains("action=cancel_jobs&#38;queues=*&#38;task=ship"), "{page}");
+    for page in ["/jobs?queue=mails&state=queued", "/jobs?queue=mails&to=2200-01-01T00:00:00Z"] {
         assert!(
             !hands.page(page).contains("operations/new?"),
             "an operation would mean others: {page}"
@@ -103,13 +102,7 @@ fn a_list_is_exported_as_lines_of_json_without_what_its_visitor_may_not_see() {
         push(&api, "mails", &json!({ "key": format!("k{n:04}"), "payload": { "secret": n } }));
     }
     let (boss, eyes) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "eyes"));
-    let lines = |visitor: &Visitor<'_>, path: &str| -> Vec<Value> {
-        let answer = visitor.get(path);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
-        assert!(answer.header("content-disposition").unwrap().contains(".ndjson\""));
-        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    };
+    let lines = exported;
     let page = boss.page("/jobs?queue=mails&prefix=k");
     let href = page.split_once("href=\"/export/jobs").unwrap().1.split('"').next().unwrap();
     let jobs =
@@ -143,6 +136,292 @@ fn a_list_is_exported_as_lines_of_json_without_what_its_visitor_may_not_see() {
     assert_eq!(part.get("/export/jobs").status, 403);
     assert_eq!(part.get("/export/lanes/orders").status, 403);
     assert_eq!(boss.get("/export/jobs?from=soon").status, 400);
+}
+
+/// The keys that a list shows, over all its pages, in their order.
+fn keys_of_all_pages(visitor: &Visitor<'_>, first: &str) -> Vec<String> {
+    let (mut path, mut keys) = (first.to_owned(), Vec::new());
+    loop {
+        let page = visitor.page(&path);
+        let links = page.split("href=\"/key?k=").skip(1);
+        keys.extend(links.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        let Some((_, rest)) = page.split_once("rel=\"next\" href=\"") else { return keys };
+        path = rest.split('"').next().unwrap().replace("&#38;", "&");
+    }
+}
+
+/// The keys of all pages of a list of the API.
+fn keys_by_api(api: &Api, list: &str, rows: &str) -> Vec<String> {
+    let (mut after, mut keys) = (String::new(), Vec::new());
+    loop {
+        let request = Request::new("GET", &format!("/api/v1/{list}{after}"));
+        let page = request.token(&secret("boss")).send(&api.address).done();
+        let rows = page[rows].as_array().unwrap().iter();
+        keys.extend(rows.map(|row| row["key"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { return keys };
+        after = format!("&after={next}");
+    }
+}
+
+/// The lines of an export.
+fn exported(visitor: &Visitor<'_>, path: &str) -> Vec<Value> {
+    let answer = visitor.get(path);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
+    assert!(answer.header("content-disposition").unwrap().contains(".ndjson\""));
+    answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn dead_jobs_of_several_queues_come_by_the_time_of_their_death() {
+    let api = guarded();
+    let eyes = Visitor::log_in(&api, "eyes");
+    let mut died = Vec::new();
+    for i in 0..40 {
+        let (queue, key) = (["mails", "orders", "bills"][i % 3], format!("k{i}"));
+        push(&api, queue, &json!({ "key": key, "payload": "x".repeat(i * 1_000) }));
+        bury(&api, queue, "no stock");
+        died.insert(0, key);
+    }
+    assert_eq!(keys_of_all_pages(&eyes, "/morgue"), died);
+    assert_eq!(keys_of_all_pages(&eyes, "/jobs?state=dead"), died);
+    assert!(!eyes.page("/morgue").contains("Queue by queue"));
+    let jobs = "jobs?state=dead&limit=7";
+    assert_eq!(keys_by_api(&api, jobs, "jobs"), died);
+    let whole = exported(&Visitor::log_in(&api, "boss"), "/export/jobs?state=dead");
+    assert!(whole.iter().zip(&died).all(|(job, key)| job["key"] == **key), "{whole:?}");
+    let lengths: Vec<_> = whole.iter().map(|job| job["payload"].as_str().unwrap().len()).collect();
+    assert!(lengths.is_sorted_by(|one, next| *one == next + 1_000), "{lengths:?}");
+    // Who seeks an error reads job by job: such a list is queue by queue.
+    let sought = eyes.page("/morgue?error=stock");
+    assert!(sought.contains("Queue by queue") && sought.contains("at most 100 queues"), "{sought}");
+    assert_eq!(keys_of_all_pages(&eyes, "/morgue?error=stock").len(), 40);
+    for wrong in ["/jobs?state=dead&after=/x/mails/y", "/jobs?after=/-1/mails/y", "/jobs?after=x"] {
+        assert_eq!(eyes.get(wrong).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn finished_jobs_of_several_queues_come_by_the_time_of_their_end_and_within_a_time() {
+    let api =
+        guarded_with("[queues.bills]\nmode = \"fifo\"\n[defaults]\nretain_completed = \"1h\"\n");
+    let eyes = Visitor::log_in(&api, "eyes");
+    let mut ended = Vec::new();
+    for i in 0..40 {
+        let (queue, key) = (["mails", "orders", "bills"][i % 3], format!("k{i}"));
+        push(&api, queue, &json!({ "key": key, "payload": i }));
+        end(&api, queue, "done", None);
+        ended.insert(0, key);
+    }
+    assert_eq!(keys_of_all_pages(&eyes, "/jobs?state=succeeded"), ended);
+    assert!(!eyes.page("/jobs?state=succeeded").contains("Queue by queue"));
+    assert_eq!(keys_by_api(&api, "jobs?state=succeeded&limit=7", "jobs"), ended);
+    let page = Request::new("GET", "/api/v1/jobs?state=succeeded&limit=30").token(&secret("boss"));
+    let page = page.send(&api.address).done();
+    let at = |place: usize| page["jobs"][place]["finished_at"].as_str().unwrap();
+    let within = format!("jobs?state=succeeded&limit=4&from={}&to={}", at(19), at(10));
+    assert_eq!(keys_by_api(&api, &within, "jobs"), ended[10..20]);
+    let one = format!("{within}&queue=mails");
+    let mails: Vec<_> =
+        ended[10..20].iter().filter(|key| key[1..].parse::<usize>().unwrap() % 3 == 0).collect();
+    assert_eq!(keys_by_api(&api, &one, "jobs").iter().collect::<Vec<_>>(), mails);
+    assert_eq!(keys_by_api(&api, "jobs?state=canceled&limit=4", "jobs").len(), 0);
+}
+
+#[test]
+fn dead_jobs_of_very_many_queues_come_queue_by_queue() {
+    let declared = (0..101).map(|i| format!("[queues.q{i:03}]\nmode = \"fifo\"\n"));
+    let api = guarded_with(&declared.collect::<String>());
+    let eyes = Visitor::log_in(&api, "eyes");
+    for i in 0..101 {
+        let queue = format!("q{i:03}");
+        push(&api, &queue, &json!({ "key": format!("k{i:03}") }));
+        bury(&api, &queue, "no stock");
+    }
+    let page = eyes.page("/morgue");
+    assert!(page.contains("Queue by queue") && page.contains("at most 100 queues"), "{page}");
+    let keys = keys_of_all_pages(&eyes, "/morgue");
+    assert!(keys.len() == 101 && keys.is_sorted(), "{keys:?}");
+}
+
+#[test]
+fn what_is_due_later_in_several_queues_comes_by_time_from_page_to_page() {
+    let api = guarded();
+    let (boss, eyes) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "eyes"));
+    let mut due = Vec::new();
+    for i in 0..60 {
+        // Several are due at one time, in one queue and in several.
+        let (queue, at) = (["mails", "orders", "bills", "rare"][i % 4], i / 5);
+        let run_at = format!("2200-01-01T00:{at:02}:00Z");
+        push(&api, queue, &json!({ "key": format!("k{i}"), "run_at": run_at }));
+        due.push((run_at, queue, i));
+    }
+    // A queue with a backlog, of which it is not known what is next.
+    push(&api, "orders", &json!({ "key": "now" }));
+    due.sort();
+    let wanted: Vec<String> = due.iter().map(|(.., i)| format!("k{i}")).collect();
+    assert_eq!(keys_of_all_pages(&eyes, "/scheduled"), wanted);
+    assert_eq!(keys_by_api(&api, "scheduled?limit=7", "lanes"), wanted);
+    let file = exported(&eyes, "/export/scheduled");
+    assert!(file.iter().zip(&wanted).all(|(lane, key)| lane["key"] == **key), "{file:?}");
+    let some = "scheduled?due_from=2200-01-01T00:02:00Z&due_to=2200-01-01T00:03:00Z";
+    assert_eq!(keys_by_api(&api, some, "lanes"), wanted[10..20]);
+    let one = due.iter().filter(|(_, queue, _)| *queue == "mails");
+    let one: Vec<String> = one.map(|(.., i)| format!("k{i}")).collect();
+    assert_eq!(keys_of_all_pages(&eyes, "/scheduled?queue=mails"), one);
+    assert_eq!(keys_by_api(&api, "scheduled?limit=4&queue=mails", "lanes"), one);
+    let sought = boss.page("/scheduled?prefix=k1");
+    assert!(sought.contains("Queue by queue"), "{sought}");
+    assert_eq!(keys_by_api(&api, "scheduled?limit=2&prefix=k1", "lanes").len(), 11);
+    let part = Visitor::log_in(&api, "part");
+    assert_eq!(exported(&part, "/export/scheduled").len(), one.len());
+    assert_eq!(part.get("/export/scheduled?queue=orders").status, 403);
+}
+
+#[test]
+fn lanes_show_how_long_they_have_been_due_and_are_filtered_by_it() {
+    let api = guarded();
+    let eyes = Visitor::log_in(&api, "eyes");
+    for (key, run_at) in [("old", "2020-01-01T00:00:00Z"), ("later", "2200-01-01T00:00:00Z")] {
+        push(&api, "orders", &json!({ "key": key, "run_at": run_at }));
+    }
+    push(&api, "orders", &json!({ "key": "new" }));
+    let page = eyes.page("/queues/orders/lanes");
+    assert!(page.contains(">Lag</th>"), "{page}");
+    for (filter, keys) in [
+        ("lag_min=1h", vec!["old"]),
+        ("lag_min=0", vec!["old", "new"]),
+        ("lag_min=1h&by=key", vec!["old"]),
+        ("lag_min=1h&state=ready", vec!["old"]),
+        ("lag_min=1h&state=retrying", vec![]),
+        ("lag_min=9000d", vec![]),
+    ] {
+        let path = format!("/queues/orders/lanes?{filter}");
+        assert_eq!(keys_of_all_pages(&eyes, &path), keys, "{filter}");
+        assert!(!eyes.page(&path).contains("operations/new?"), "an operation would mean others");
+        let order = filter.replace("by=", "order=");
+        assert_eq!(keys_by_api(&api, &format!("queues/orders/lanes?{order}"), "lanes"), keys);
+    }
+    let file = exported(&eyes, "/export/lanes/orders?lag_min=1h");
+    assert_eq!((file.len(), &file[0]["key"]), (1, &json!("old")));
+    for wrong in ["lag_min=soon", "lag_min=1h&state=running", "lag_min=1h&state=ready,held"] {
+        let answer = eyes.get(&format!("/queues/orders/lanes?{wrong}"));
+        let page = answer.text();
+        assert!(answer.status == 400 && page.contains("wrong-lag_min"), "{wrong}: {page}");
+    }
+}
+
+#[test]
+fn a_lane_that_waits_for_a_retry_is_listed_though_its_time_has_come() {
+    let api = guarded();
+    let eyes = Visitor::log_in(&api, "eyes");
+    push(&api, "mails", &json!({ "key": "failed" }));
+    let work = |path: &str, body: &Value| {
+        let request = Request::new("POST", &format!("/api/v1/{path}")).json(body);
+        request.token(&secret("boss")).send(&api.address).done()
+    };
+    let claim = json!({ "worker": "w", "queues": ["mails"], "limit": 1 });
+    let lane = work("work/claim", &claim)["lanes"][0].take();
+    let settled = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
+        "outcome": "retry", "error": "down" });
+    work("work/settle", &json!({ "worker": "w", "results": [settled] }));
+    work("queues/mails/lane/retry?key=failed", &Value::Null);
+    for path in ["?state=retrying", "?state=retrying,scheduled", "?state=retrying&by=key"] {
+        let keys = keys_of_all_pages(&eyes, &format!("/queues/mails/lanes{path}"));
+        assert_eq!(keys, ["failed"], "{path}");
+    }
+    assert_eq!(keys_of_all_pages(&eyes, "/scheduled").len(), 0);
+}
+
+#[test]
+fn every_list_is_exported_to_those_who_may_see_it() {
+    let api = guarded();
+    let (boss, part) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "part"));
+    for queue in ["mails", "orders"] {
+        push(&api, queue, &json!({ "key": "k", "task": "ship" }));
+        bury(&api, queue, "order-17 has no stock");
+    }
+    assert_eq!(boss.does("queue.pause", &[("queue", "orders")]).status, 303);
+    for (list, page, field, whole, narrow) in [
+        ("queues?by=dead", "/queues", "queue", 2, Some(1)),
+        ("causes", "/morgue?view=causes", "error", 2, None),
+        ("causes?queue=mails", "/morgue?view=causes&queue=mails", "error", 1, Some(1)),
+        ("nodes", "/nodes", "node", 1, None),
+        ("cron", "/cron", "name", 1, None),
+        ("batches", "/batches", "batch", 0, None),
+        ("operations", "/operations", "id", 0, Some(0)),
+        ("audit?action=pause", "/audit?action=pause", "who", 1, None),
+        ("key?k=k", "/key/events?k=k", "at", 6, Some(3)),
+    ] {
+        let link = format!("href=\"/export/{}", list.split('?').next().unwrap());
+        let shown = boss.page(page);
+        assert!(shown.contains(&link), "{link}: {shown}");
+        let path = format!("/export/{list}");
+        let rows = exported(&boss, &path);
+        // The server may be a node too.
+        let has_all = rows.len() == whole || list == "nodes" && rows.len() > whole;
+        assert!(has_all, "{path}: {rows:?}");
+        assert!(rows.iter().all(|row| !row[field].is_null()), "{path}: {rows:?}");
+        match narrow {
+            Some(rows) => assert_eq!(exported(&part, &path).len(), rows, "{path}"),
+            None => assert_eq!(part.get(&path).status, 403, "{path}"),
+        }
+    }
+    let dead = exported(&boss, "/export/jobs?state=dead&queue=orders");
+    let of_job = format!("/jobs/{}/events", dead[0]["job_id"].as_str().unwrap());
+    assert!(boss.page(&of_job).contains(&format!("href=\"/export{of_job}\"")));
+    assert_eq!(exported(&boss, &format!("/export{of_job}"))[0]["event"], "queued");
+    assert_eq!(part.get(&format!("/export{of_job}")).status, 404);
+    let causes = exported(&boss, "/export/causes");
+    let of: BTreeSet<_> = causes.iter().map(|cause| cause["queue"].as_str().unwrap()).collect();
+    assert_eq!(of, BTreeSet::from(["mails", "orders"]));
+    assert_eq!(causes[0]["error"], "order-N has no stock");
+}
+
+#[test]
+fn queues_and_nodes_are_paged_by_a_place_that_does_not_move() {
+    let api = guarded();
+    let eyes = Visitor::log_in(&api, "eyes");
+    for i in 0..60 {
+        push(&api, &format!("q{i:02}"), &json!({ "key": "k" }));
+    }
+    let next = |page: &str| {
+        let rest = page.split_once("rel=\"next\" href=\"")?.1;
+        Some(rest.split('"').next().unwrap().replace("&#38;", "&"))
+    };
+    let all = |first: &str, row: &str, between: &dyn Fn(usize)| {
+        let (mut path, mut rows, mut pages) = (first.to_owned(), Vec::new(), 0);
+        loop {
+            let page = eyes.page(&path);
+            let names = page.split(row).skip(1);
+            rows.extend(names.map(|rest| rest.split('"').next().unwrap().to_owned()));
+            pages += 1;
+            between(pages);
+            let Some(further) = next(&page) else { return rows };
+            path = further;
+        }
+    };
+    // Queues appear before the first page while the others are read.
+    let appear = |page: usize| push(&api, &format!("a{page}"), &json!({ "key": "k" }));
+    let names = all("/queues?name=q", "<tr id=\"queue-", &appear);
+    assert_eq!(names, (0..60).map(|i| format!("q{i:02}")).collect::<Vec<_>>());
+    assert!(all("/queues?by=lag", "<tr id=\"queue-", &|_| ()).len() >= 60);
+    for i in 0..30 {
+        let claim = json!({ "worker": format!("w{i:02}"), "queues": ["mails"], "wait_ms": 0 });
+        let request = Request::new("POST", "/api/v1/work/claim").json(&claim);
+        request.token(&secret("boss")).send(&api.address).done();
+    }
+    let page = eyes.page("/queues/mails");
+    assert_eq!(page.matches("<tr id=\"node-").count(), 25, "a page stays small: {page}");
+    assert!(page.contains(" more.</p>"), "{page}");
+    let stop = |page: usize| {
+        let stop = Request::new("POST", &format!("/api/v1/nodes/remote:boss%2Fw0{page}/stop"));
+        stop.token(&secret("boss")).send(&api.address).done();
+    };
+    let nodes = all("/nodes", "<tr id=\"node-", &stop);
+    let once: BTreeSet<_> = nodes.iter().collect();
+    assert!(nodes.len() == once.len() && nodes.len() >= 30, "{nodes:?}");
+    assert_eq!(eyes.get("/nodes?after=x").status, 400);
 }
 
 #[test]

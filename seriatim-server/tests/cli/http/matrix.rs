@@ -154,7 +154,8 @@ fn read_row(path: &str) -> Row {
         "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css" => {
             (Anybody, Done, Body::None)
         }
-        "/stats" | "/queues" | "/operations" | "/key" | "/search" => (Read, Done, Body::None),
+        "/stats" | "/queues" | "/operations" | "/key" | "/key/events" | "/search"
+        | "/scheduled" | "/causes" => (Read, Done, Body::None),
         "/operations/{operation}" => (Read, Unknown, Body::None),
         "/batches/{batch}" => (Follow, Forbidden, Body::None),
         "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events" => {
@@ -386,7 +387,9 @@ impl Matrix {
             .replace("{queue}", "orders")
             .replace("{bridge}", "shop")
             .replace("{name}", "nightly");
-        let has_key = path.contains("/lane") && !path.ends_with("/lanes") || path.ends_with("/key");
+        let has_key = path.contains("/lane") && !path.ends_with("/lanes")
+            || path.ends_with("/key")
+            || path.ends_with("/key/events");
         let key = if has_key { "?key=k" } else { "" };
         path.replace("{node}", "remote:worker%2Fidle") + key
     }

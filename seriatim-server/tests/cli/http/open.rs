@@ -97,6 +97,22 @@ fn settle(api: &Api, lanes: &[&Value]) -> Vec<String> {
     answer["results"].as_array().unwrap().iter().map(status).collect()
 }
 
+/// Returns when the nodes report so many keys that wait for a transaction; what they say of them.
+fn until_told(api: &Api, keys: usize) -> Vec<String> {
+    loop {
+        let nodes = api.get("/api/v1/nodes").done();
+        let troubles = nodes["nodes"].as_array().unwrap().iter();
+        let troubles = troubles.flat_map(|node| node["troubles"].as_array().unwrap());
+        let told = troubles.filter(|trouble| trouble["kind"] == "settles_locked");
+        let told: Vec<_> =
+            told.map(|trouble| trouble["text"].as_str().unwrap().to_owned()).collect();
+        if told.len() == keys {
+            return told;
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn holds_up_its_key_alone(server: &Server) {
     let config = format!(
         "[store]\nurl = \"{}?connections={CONNECTIONS}\"\n[queues.orders]\nmode = \"fifo\"\n",
@@ -135,6 +151,7 @@ fn holds_up_its_key_alone(server: &Server) {
         let beat = json!({ "worker": "w", "claims": [named(locked)] });
         let beaten = soon(|| api.post("/api/v1/work/heartbeat", &beat));
         assert_eq!(beaten["lost"], json!([]));
+        assert_eq!(until_told(&api, 1), ["an open transaction has locked the key \"locked\""]);
         if has_batches {
             let callback = claim(&api);
             assert_eq!((callback.len(), &callback[0]["key"]), (1, &json!("after")));
@@ -144,6 +161,7 @@ fn holds_up_its_key_alone(server: &Server) {
         pushes.into_iter().for_each(|push| drop(push.join().unwrap()));
     });
     assert_eq!(settle(&api, &[locked]), ["ok"]);
+    until_told(&api, 0);
     let behind = claim(&api);
     assert_eq!(behind.len(), 1, "{behind:?}");
     assert_eq!(behind[0]["key"], "locked");

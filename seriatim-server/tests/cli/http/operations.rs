@@ -37,8 +37,9 @@ async fn after_failures(count: usize, config: &str, queue: seriatim::Queue) -> A
 }
 
 fn submit(api: &Api, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let mark = super::pages::field(&api.get("/about").text(), "mark").unwrap();
     let mut body = form_urlencoded(fields);
-    body.insert_str(0, "mark=&");
+    body.insert_str(0, &format!("mark={mark}&"));
     let request = Request::new("POST", path).body("application/x-www-form-urlencoded", body);
     request.header("Sec-Fetch-Site", "same-origin").send(&api.address)
 }
@@ -70,9 +71,8 @@ async fn ended(api: &Api, id: &str) -> Value {
 async fn a_cause_of_many_is_requeued_from_its_page() {
     let api = with_dead(1_200).await;
     let causes = api.get("/morgue?view=causes").text();
-    let link = causes.split("href=\"").find(|link| link.contains("action=requeue")).unwrap();
-    let link = link.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
-    let page = api.get(&link).text();
+    let link = asks(&causes).into_iter().find(|link| link.contains("action=requeue&queue="));
+    let page = api.get(&link.unwrap()).text();
     for part in [
         "1,200",
         "dead jobs of orders",
@@ -198,10 +198,14 @@ async fn what_a_page_deletes_can_be_undone_for_ten_seconds() {
     assert_eq!((answer.status, answer.header("location")), (303, Some("/morgue")));
     let said = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let page = Request::new("GET", "/morgue").header("Cookie", &said).send(&api.address).text();
-    assert!(page.contains("deleted in 10 s") && page.contains("Undo"), "{page}");
+    assert!(page.contains("will be deleted in 10 s") && page.contains("Undo"), "{page}");
     let id = page.split("name=\"operation\" value=\"").nth(1).unwrap().split('"').next().unwrap();
     assert_eq!(shown(&api, id)["state"], "waiting");
-    assert_eq!(submit(&api, "/do", &[("deed", "operation.stop"), ("operation", id)]).status, 303);
+    let undo = submit(&api, "/do", &[("deed", "operation.stop"), ("operation", id)]);
+    let said = undo.header("set-cookie").unwrap();
+    assert!(undo.status == 303 && said.contains("undone%3A%20nothing%20was%20deleted"), "{said}");
+    let page = api.get(&format!("/operations/{id}")).text();
+    assert!(!page.contains("begins <time") && page.contains("state stopped"), "{page}");
     assert_eq!(ended(&api, id).await["count"], 0);
     assert_eq!(api.get("/api/v1/queues/orders/morgue").done(), jobs);
     let delete = json!({ "action": "delete_dead", "queue": "orders" });
@@ -324,6 +328,107 @@ async fn with_cause(jobs: impl IntoIterator<Item = (&'static str, String, Option
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_operation_is_about_several_queues_or_all_and_is_counted_and_stopped_as_one() {
+    let of = |queue: &'static str| (0..4).map(move |i| (queue, format!("{queue}-{i}"), None));
+    let api = with_cause(of("orders").chain(of("shop"))).await;
+    api.put("/api/v1/queues/empty", &json!({ "mode": "fifo" })).done();
+    let link = asks(&api.get("/morgue?prefix=shop-").text()).remove(0);
+    assert!(link.contains("queues=*") && link.contains("action=requeue"), "{link}");
+    let page = api.get(&link).text();
+    for part in ["<strong>4</strong>", "dead jobs of all queues", "--all-queues", "<td>shop</td>"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let preview = |query: &str| {
+        let path = format!("/api/v1/operations/preview?action=requeue&{query}");
+        api.get(&path).done()["count"].clone()
+    };
+    assert_eq!(
+        ["queues=orders,shop", "queues=*", "queues=shop&prefix=shop-1"].map(preview),
+        [8, 8, 1]
+    );
+    // A rate holds for all together: the first queue takes its hour.
+    let wish = json!({ "action": "requeue", "queues": ["shop", "orders"], "rate": "1/h" });
+    let begun = api.post("/api/v1/operations", &wish).done();
+    assert_eq!(
+        (&begun["what"]["queues"], &begun["expected"]),
+        (&json!(["orders", "shop"]), &json!(8))
+    );
+    let id = begun["id"].as_str().unwrap();
+    eventually("the first is sent", async || shown(&api, id)["count"] == 1).await;
+    api.post(&format!("/api/v1/operations/{id}/stop"), &json!({})).done();
+    assert_eq!(ended(&api, id).await["state"], "stopped");
+    let dead = || api.get("/api/v1/stats").done()["total"]["dead"].clone();
+    assert_eq!(dead(), 7);
+    let fields = [("action", "requeue"), ("queues", "*"), ("prefix", "shop-")];
+    let id = led_to(&submit(&api, "/operations/start", &fields));
+    let done = ended(&api, &id).await;
+    assert_eq!((&done["count"], &done["state"]), (&json!(4), &json!("done")), "{done}");
+    assert!(api.get(&format!("/operations/{id}")).text().contains("<a href=\"/queues/shop\">"));
+    let by_queue = api.get("/api/v1/audit?queue=shop&action=operation+done").done();
+    assert_eq!(by_queue["entries"][0]["count"], 4, "{by_queue}");
+    let run = ["operations", "start", "delete_dead", "orders", "shop", "--yes"];
+    let told = text(&api.site.run(&run));
+    assert!(told.contains("3 of 3 dead jobs deleted"), "{told}");
+    let none = text(&api.site.run(&["operations", "start", "requeue", "--all-queues"]));
+    assert!(none.contains("dead jobs of no queue") && none.contains("done"), "{none}");
+    assert_eq!(dead(), 0);
+    for (wish, field) in [
+        (json!({ "action": "requeue" }), "queue"),
+        (json!({ "action": "requeue", "queue": "shop", "queues": ["orders"] }), "queues"),
+        (json!({ "action": "requeue", "queues": [] }), "queues"),
+        (json!({ "action": "requeue", "queues": ["*", "shop"] }), "queues"),
+        (json!({ "action": "pause", "queues": ["shop"], "lanes": ["1-0-1"] }), "queues"),
+        (
+            json!({ "action": "requeue", "queues": (0..51).map(|i| format!("q{i}")).collect::<Vec<_>>() }),
+            "queues",
+        ),
+    ] {
+        assert_eq!(api.post("/api/v1/operations", &wish).refused(400).0, field, "{wish}");
+    }
+    let unknown = json!({ "action": "requeue", "queues": ["shop", "nowhere"] });
+    api.post("/api/v1/operations", &unknown).refused(404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_of_several_queues_goes_on_if_one_of_them_is_deleted() {
+    let of = |queue: &'static str| (0..2).map(move |i| (queue, format!("{queue}-{i}"), None));
+    let api = with_cause(of("orders").chain(of("shop"))).await;
+    let wish = json!({ "action": "requeue", "queues": ["*"], "rate": "1/s" });
+    let id = api.post("/api/v1/operations", &wish).done()["id"].as_str().unwrap().to_owned();
+    Request::new("DELETE", "/api/v1/queues/orders?force=true").send(&api.address).done();
+    let done = ended(&api, &id).await;
+    assert_eq!(done["state"], "done", "{done}");
+    assert_eq!(api.get("/api/v1/queues/shop").done()["dead"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_request_changes_ten_thousand_lanes_and_an_operation_the_others() {
+    const LANES: usize = 10_003;
+    let api = Api::start("[queues.orders]\nmode = \"parallel\"\n");
+    for numbers in (0..LANES).collect::<Vec<_>>().chunks(10_000) {
+        let jobs: Vec<Value> =
+            numbers.iter().map(|_| json!({ "payload": 1, "delay": "1h" })).collect();
+        api.post("/api/v1/queues/orders/jobs", &json!(jobs)).done();
+    }
+    let act = async |action: &str| {
+        let answer = api.act(&format!("/api/v1/queues/orders/{action}"));
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let done = answer.json();
+        let id = done["operation"].as_str().unwrap();
+        let place = format!("/api/v1/operations/{id}");
+        assert_eq!(answer.header("location"), Some(&*place));
+        assert_eq!((&done["count"], &done["more"]), (&json!(10_000), &json!(true)));
+        ended(&api, id).await
+    };
+    assert_eq!(act("perform-all-now").await["count"], LANES);
+    let due = api.get("/api/v1/queues/orders/lanes?state=scheduled&limit=1").done();
+    assert_eq!(due["lanes"], json!([]));
+    assert_eq!(act("drain").await["count"], 3);
+    assert_eq!(api.get("/api/v1/queues/orders").done()["jobs"], 0);
+    assert_eq!(api.act("/api/v1/queues/orders/drain").done(), json!({ "count": 0 }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
     let of = |key: &str, task| ("orders", key.to_owned(), task);
     let api = with_cause([
@@ -341,14 +446,13 @@ async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
         let meant = links.iter().filter(|link| link.contains("cause=") && link.contains(task));
         meant.map(|link| api.get(link).text()).collect()
     };
-    for (task, count) in [("untasked=true", 1), ("task=ship", 2)] {
+    for (task, count) in
+        [("untasked=true", "1</strong> dead job."), ("task=ship", "2</strong> dead jobs.")]
+    {
         let pages = of_rows(task);
         assert_eq!(pages.len(), 2, "{task}: {links:?}");
         for page in pages {
-            assert!(
-                page.contains(&format!("<strong>{count}</strong> dead jobs")),
-                "{task}: {page}"
-            );
+            assert!(page.contains(&format!("<strong>{count}")), "{task}: {page}");
         }
     }
     let command = of_rows("untasked=true").concat();
@@ -375,7 +479,7 @@ async fn causes_of_all_queues_have_the_latest_of_each() {
     assert!(one.contains("latest 1,000 of 1,050 dead jobs."), "{one}");
     let (all, one) = (api.get("/morgue").text(), api.get("/morgue?queue=orders").text());
     let (says, sorted) = ("Queue by queue", "<th scope=\"col\" aria-sort=\"descending\">When</th>");
-    assert_eq!((all.contains(says), all.contains(sorted)), (true, false), "{all}");
+    assert_eq!((all.contains(says), all.contains(sorted)), (false, true), "{all}");
     assert_eq!((one.contains(says), one.contains(sorted)), (false, true), "{one}");
 }
 
@@ -464,6 +568,118 @@ async fn the_end_of_a_hold_is_not_offered_to_be_taken_back_by_a_pause() {
     assert!(said.contains("resumed") && !said.contains("lane.pause"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_more_queues_than_an_operation_can_have_the_page_asks_to_choose_one() {
+    let site = Site::new("");
+    let name = |i: usize| format!("q-{i:02}");
+    let queues = (0..51).map(|i| seriatim::Queue::parallel(name(i)).max_retries(0)).collect();
+    let hand = Hand::new(site.store().await, queues).await;
+    let dies = async |i: usize| {
+        hand.push(seriatim::Job::new(name(i), &i).unwrap()).await;
+        hand.fail_all(&name(i), "no stock").await;
+    };
+    for i in 0..50 {
+        dies(i).await;
+    }
+    let api = Api::with(site, |_| {});
+    let all = "/operations/new?action=requeue&#38;queues=*";
+    let page = api.get("/morgue").text();
+    assert!(page.contains(all) && !page.contains("narrow it"), "{page}");
+    dies(50).await;
+    let page = api.get("/morgue").text();
+    assert!(page.contains("narrow it to a queue: 51 queues have dead jobs"), "{page}");
+    assert!(!page.contains("/operations/new"), "{page}");
+    let page = api.get("/morgue?queue=q-50").text();
+    assert!(page.contains("/operations/new?action=requeue") && !page.contains("narrow"), "{page}");
+}
+
+/// The form by which the next page takes a deed back.
+fn undo_of(api: &Api, done: &Answer) -> Option<Vec<(String, String)>> {
+    assert_eq!(done.status, 303, "{}", done.text());
+    let said = done.header("set-cookie").unwrap().split(';').next().unwrap();
+    let page = Request::new("GET", "/about").header("Cookie", said).send(&api.address).text();
+    let form = page.split_once("role=\"status\"").unwrap().1.split("</div>").next().unwrap();
+    form.contains("Undo").then(|| {
+        let fields = form.split("name=\"").skip(1).map(|field| {
+            let (name, value) = field.split_once("\" value=\"").unwrap();
+            (name.to_owned(), value.split('"').next().unwrap().to_owned())
+        });
+        fields.filter(|(name, _)| name != "mark").collect()
+    })
+}
+
+fn undoes(api: &Api, form: &[(String, String)]) -> Answer {
+    let fields: Vec<(&str, &str)> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
+    submit(api, "/do", &fields)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undo_takes_back_its_own_pause_alone() {
+    let api = Api::start(QUEUES);
+    api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
+    let lane = "/api/v1/queues/orders/lane";
+    let key = [("queue", "orders"), ("key", "k")];
+    for (noun, on, path, query) in
+        [("lane", &key[..], lane, "?key=k"), ("queue", &key[..1], "/api/v1/queues/orders", "")]
+    {
+        let does = |verb: &str| {
+            let deed = format!("{noun}.{verb}");
+            submit(&api, "/do", &[&[("deed", &*deed)], on].concat())
+        };
+        let paused = does("pause");
+        let own = undo_of(&api, &paused).unwrap();
+        assert!(undo_of(&api, &does("pause")).is_none(), "it changed nothing");
+        // Somebody else resumes it, and pauses it again.
+        for verb in ["resume", "pause"] {
+            api.act(&format!("{path}/{verb}{query}")).done();
+        }
+        let late = undoes(&api, &own);
+        assert!(late.status == 409 && late.text().contains("was changed since"), "{}", late.text());
+        let state = || api.get(&format!("{path}{query}")).done();
+        assert!(state()["paused"] == true || state()["state"] == "paused", "{}", state());
+        // What is the last can be taken back.
+        assert_eq!(does("resume").status, 303);
+        let own = undo_of(&api, &does("pause")).unwrap();
+        assert_eq!(undoes(&api, &own).status, 303);
+        assert!(state()["paused"] == false || state()["state"] == "waiting", "{}", state());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_began_under_a_pause_stays_when_the_pause_is_taken_back() {
+    let site =
+        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
+    let queue = seriatim::Queue::fifo("orders").max_retries(0);
+    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
+    let hand = Hand::new(site.store().await, vec![queue]).await;
+    let api = Api::with(site, |_| {});
+    hand.push(seriatim::Job::new("orders", &1).unwrap().key("k")).await;
+    let turns = hand.claim("orders").await;
+    let pause = [("deed", "lane.pause"), ("queue", "orders"), ("key", "k")];
+    let own = undo_of(&api, &submit(&api, "/do", &pause)).unwrap();
+    assert!(undo_of(&api, &submit(&api, "/do", &pause)).is_none(), "it was paused already");
+    assert_eq!(undoes(&api, &own).status, 409, "another pause is the last");
+    hand.end(&turns[0], seriatim::Outcome::Retry { error: "no stock".into(), retry_in: None })
+        .await;
+    api.act("/api/v1/queues/orders/lane/resume?key=k").done();
+    let state = || api.get("/api/v1/queues/orders/lane?key=k").done()["state"].clone();
+    assert_eq!(state(), "waiting", "who resumes it means both");
+    let turns = hand.claim("orders").await;
+    let own = undo_of(&api, &submit(&api, "/do", &pause)).unwrap();
+    hand.end(&turns[0], seriatim::Outcome::Retry { error: "no stock".into(), retry_in: None })
+        .await;
+    assert_eq!(state(), "paused");
+    let page = api.get("/key?k=k").text();
+    assert!(page.contains("also held") && page.contains("to resume it ends both"), "{page}");
+    let refused = undoes(&api, &own);
+    assert!(
+        refused.status == 409 && refused.text().contains("ends its hold too"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(state(), "paused");
+}
+
 #[test]
 fn a_long_key_leaves_room_for_the_undo() {
     let api = Api::start(QUEUES);
@@ -472,7 +688,7 @@ fn a_long_key_leaves_room_for_the_undo() {
     for (deed, undo, text) in [
         ("lane.pause", "lane.resume", "paused; a running turn finishes"),
         ("lane.resume", "lane.pause", "resumed"),
-        ("lane.delete", "operation.stop", "deleted in 10 s"),
+        ("lane.delete", "operation.stop", "will be deleted in 10 s"),
     ] {
         let done = submit(&api, "/do", &[("deed", deed), ("queue", "orders"), ("key", &key)]);
         let cookie = done.header("set-cookie").unwrap_or_else(|| panic!("{deed}: {}", done.status));

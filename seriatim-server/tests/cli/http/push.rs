@@ -101,7 +101,7 @@ fn a_list_in_the_place_of_an_object_is_refused() {
     let api = declared();
     let (field, detail) = api.post(PATH, &json!([["a"]])).refused(400);
     assert_eq!(field, "jobs[0]", "{detail}");
-    assert!(detail.contains("expected an object"), "{detail}");
+    assert!(detail.contains("write an object"), "{detail}");
     api.put("/api/v1/queues/orders", &json!([])).refused(400);
     api.post("/api/v1/work/claim", &json!(["w", ["orders"]])).refused(400);
     let results = json!({ "worker": "w", "results": [["1-0-1", 1, "done"]] });
@@ -144,6 +144,8 @@ fn l12_a_stream_of_lines_is_pushed_in_batches_and_a_bad_line_is_named() {
         (&json!(2_501), &json!(2_000))
     );
     assert_eq!(refused.json()["go_on_from_line"], 2_001);
+    let of_windows = stream("\u{feff}{\"key\":\"w\"}\r\n\r\n{\"key\":\"w\"}\r\n".to_owned());
+    assert_eq!(of_windows.done()["pushed"], 2);
 }
 
 #[test]

@@ -81,7 +81,10 @@ fn what_becomes_of_throttled_pushes_is_shown_and_misuse_is_refused() {
     let (field, detail) = declare(json!({ "mode": "fifo", "throttled": "refuse" }));
     assert!(field == "throttled" && detail.contains("needs a `throttle`"), "{field}: {detail}");
     let (field, detail) = declare(json!({ "mode": "fifo", "throttle": "1h", "throttled": "drop" }));
-    assert!(field == "throttled" && detail.contains("`merge` or `refuse`"), "{field}: {detail}");
+    assert!(
+        field == "throttled" && detail.contains("write \"merge\", \"refuse\""),
+        "{field}: {detail}"
+    );
     let (field, _) =
         declare(json!({ "mode": "parallel", "throttle": "1h", "throttled": "refuse" }));
     assert_eq!(field, "throttle");

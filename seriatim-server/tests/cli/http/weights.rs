@@ -21,6 +21,8 @@ const BYTES_MAX: usize = 30_000;
 const CALLS_MAX: usize = 12;
 /// Of a page that looks for a key or a text in each queue that may have it: three here, besides the page's own.
 const CALLS_IN_QUEUES_MAX: usize = 16;
+/// Of what happened to a key: besides, the journals of these queues, and what people did.
+const CALLS_OF_EVENTS_MAX: usize = 20;
 /// Of cron entries: besides, each has a last job, which is looked for.
 const CALLS_OF_CRON_MAX: usize = 24;
 /// More than the rows of any page.
@@ -130,7 +132,8 @@ impl Pages {
 
     async fn does(&self, path: &str, fields: &str) {
         let form = "application/x-www-form-urlencoded";
-        let (status, text) = self.ask("POST", path, form, fields.to_owned()).await;
+        let mark = super::pages::field(&self.get("/about").await, "mark").unwrap();
+        let (status, text) = self.ask("POST", path, form, format!("{fields}&mark={mark}")).await;
         assert_eq!(status, 303, "{path}: {fields}: {text}");
     }
 
@@ -206,11 +209,49 @@ async fn every_page_is_small_and_asks_the_store_little() {
     site.get("/").await;
     let mut all_wrong = Vec::new();
     for path in &pages {
-        let looks = ["/key", "/search"].iter().any(|page| path.starts_with(page));
-        let calls_max = if looks { CALLS_IN_QUEUES_MAX } else { CALLS_MAX };
+        let calls_max = match path.split('?').next() {
+            Some("/key/events") => CALLS_OF_EVENTS_MAX,
+            Some("/key" | "/search") => CALLS_IN_QUEUES_MAX,
+            _ => CALLS_MAX,
+        };
         all_wrong.extend(site.weighed(path, calls_max).await.1);
     }
     assert_eq!(all_wrong, Vec::<String>::new());
+}
+
+/// Ten people look at each of twenty views while queues change all the time. Each open page hears of each change.
+#[tokio::test(start_paused = true)]
+async fn two_hundred_open_pages_of_twenty_views_ask_the_store_less_than_forty_times_a_second() {
+    const PEOPLE: usize = 10;
+    const SECONDS: usize = 60;
+    let site = Pages::new();
+    let job = fill(site.store.clone()).await;
+    let mut views: Vec<String> = ["orders", "changes", "later", "exports", "imports"]
+        .iter()
+        .flat_map(|queue| [format!("/queues/{queue}"), format!("/queues/{queue}/lanes")])
+        .collect();
+    views.extend([format!("/key?k={}", key(0)), format!("/key?k={}", key(1))]);
+    let others = ["/", "/queues", "/jobs?queue=orders", "/morgue", "/scheduled?queue=later"];
+    views.extend(others.into_iter().chain(["/cron", "/nodes"]).map(str::to_owned));
+    views.push(format!("/jobs/{job}"));
+    assert_eq!(views.len(), 20);
+    let listener = Request::get("/live").body(Body::empty()).unwrap();
+    let _listens = site.service.call(listener).await.unwrap();
+    site.store.calls.lock().unwrap().clear();
+    for second in 0..SECONDS {
+        let jobs = vec![Job::new("orders", &second).unwrap().key("other")];
+        let push = seriatim::store::Push { now: None, jobs };
+        site.store.inner.push(push).await.unwrap();
+        for view in views.iter().flat_map(|view| std::iter::repeat_n(view, PEOPLE)) {
+            let request = Request::get(view).header("x-parts", "1").body(Body::empty()).unwrap();
+            let answer = site.service.call(request).await.unwrap();
+            assert_eq!(answer.status(), 200, "{view}");
+        }
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    }
+    let calls = site.store.calls.lock().unwrap().len() / SECONDS;
+    println!("{calls} calls a second");
+    assert!(calls < 40, "{calls} calls a second");
 }
 
 /// Cron entries with long names, each of which was run and is paused.
@@ -297,16 +338,19 @@ async fn of_a_hundred_queues_a_page_of_what_is_scheduled_asks_those_that_are_due
         let links = page.split("href=\"/key?k=").skip(1);
         links.map(|link| link.split('"').next().unwrap().to_owned()).collect()
     };
-    let latest: Vec<String> = (QUEUES - 7..QUEUES).rev().map(key).collect();
-    assert_eq!(keys(&first), latest);
-    assert!(first.contains("93 more queues on the next pages."), "{first}");
-    let rows = site.walk("/scheduled", CALLS_MAX).await;
+    let (mut latest, shown) = ((0..QUEUES).rev().map(key).collect::<Vec<_>>(), keys(&first).len());
+    assert_eq!(keys(&first), latest[..shown]);
+    let (_, wrong) = site.weighed("/scheduled", CALLS_MAX + 30).await;
+    assert_eq!(wrong, None, "queues that are due later than the last row are not asked");
+    let rows = site.walk("/scheduled", CALLS_MAX + QUEUES).await;
     let different: BTreeSet<&String> = rows.iter().collect();
     assert_eq!((rows.len(), different.len()), (QUEUES, QUEUES));
-    // Where more is due already, it is not known what comes next: but nothing waits longer for its page than for others.
+    // Where more is due already, it is not known what comes next: such a queue is asked too.
+    let soon = std::time::Duration::from_secs(1_800);
     hand.push(Job::new(name(3), &0).unwrap().key("due")).await;
-    assert_eq!(keys(&site.get("/scheduled").await)[0], key(QUEUES - 1));
-    assert!(keys(&site.get("/scheduled").await).contains(&key(3)));
+    hand.push(Job::new(name(3), &1).unwrap().key("soon").run_in(soon)).await;
+    latest.insert(0, "soon".to_owned());
+    assert_eq!(keys(&site.get("/scheduled").await), latest[..shown]);
 }
 
 #[tokio::test]

@@ -40,6 +40,8 @@ struct Fixture {
 const FIRST: Fixture = Fixture { folder: "store-0.1", has_more: false };
 /// SQLite 14, PostgreSQL 26, MySQL 9, Redis 4.
 const FULL: Fixture = Fixture { folder: "store-2026-11", has_more: true };
+/// SQLite 17, PostgreSQL 39, MySQL 11, Redis 7.
+const LATEST: Fixture = Fixture { folder: "store-2026-11-30", has_more: true };
 
 impl Fixture {
     fn path(&self, name: &str) -> PathBuf {
@@ -86,7 +88,7 @@ fn repeated(mode: Mode) -> Job {
 /// Jobs in every state, and what else a store may have. Returns what each job is then.
 async fn fill(server: &Server, store: SharedStore) -> Value {
     more::fill_by_program(server, &store).await;
-    let queues = FULL.queues(&store);
+    let queues = LATEST.queues(&store);
     let mut hand = Hand::new(store, queues).await;
     hand.node.id = "old".into();
     // Every wait and every lease is over when the store is opened.
@@ -295,6 +297,10 @@ each_goes_on! {
     a_postgresql_database_with_all_that_a_store_may_have_goes_on: FULL, "postgres";
     a_mysql_database_with_all_that_a_store_may_have_goes_on: FULL, "mysql";
     a_redis_with_all_that_a_store_may_have_goes_on: FULL, "redis";
+    a_sqlite_file_of_layout_17_goes_on: LATEST, "sqlite";
+    a_postgresql_database_of_layout_39_goes_on: LATEST, "postgres";
+    a_mysql_database_of_layout_11_goes_on: LATEST, "mysql";
+    a_redis_of_layout_7_goes_on: LATEST, "redis";
 }
 
 /// Does nothing unless it is asked to write.
@@ -303,7 +309,7 @@ async fn the_stores_are_written_when_asked() {
     if std::env::var_os("SERIATIM_WRITE_STORE").is_none() {
         return;
     }
-    fs::create_dir_all(FULL.path("")).unwrap();
+    fs::create_dir_all(LATEST.path("")).unwrap();
     let place = tempfile::tempdir().unwrap();
     let servers = [
         ("sqlite", Server::sqlite()),
@@ -316,7 +322,7 @@ async fn the_stores_are_written_when_asked() {
         store.migrate().await.unwrap();
         let known = fill(&server, store.clone()).await;
         store.close().await.unwrap();
-        let known_file = FULL.path(&format!("{name}.json"));
+        let known_file = LATEST.path(&format!("{name}.json"));
         fs::write(&known_file, serde_json::to_string(&known).unwrap() + "\n").unwrap();
         pack(&known_file);
         write(&server, place.path());
@@ -325,7 +331,7 @@ async fn the_stores_are_written_when_asked() {
 
 fn write(server: &Server, place: &Path) {
     let packed = |command: &mut Command, to: &str| {
-        let to = FULL.path(to);
+        let to = LATEST.path(to);
         succeeds(command.stdout(File::create(&to).unwrap()));
         pack(&to);
     };
@@ -351,7 +357,7 @@ fn write(server: &Server, place: &Path) {
         }
         Server::Redis(_) => {
             server.asked(&["SAVE"]);
-            fs::copy(place.join("dump.rdb"), FULL.path("redis.rdb")).unwrap();
+            fs::copy(place.join("dump.rdb"), LATEST.path("redis.rdb")).unwrap();
         }
     }
 }

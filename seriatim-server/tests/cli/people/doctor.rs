@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use seriatim::store::{Heartbeat, NodeInfo, OpenBatch, SealBatch};
+use seriatim::store::{Heartbeat, NodeInfo, OpenBatch, SealBatch, Trouble, TroubleKind};
 use seriatim::{Exhaustion, Outcome, Queue};
 
 use super::{House, mail, order};
@@ -136,7 +136,8 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     hand.push(order(2, 1)).await;
     hand.push(order(3, 1)).await;
     hand.now = start;
-    assert!(site.run(&["lanes", "orders", "pause", "order-3"]).status.success());
+    let pause = ["lanes", "pause", "orders", "order-3", "--reason", "wrong price"];
+    assert!(site.run(&pause).status.success());
     let said = findings(&site, 1);
     assert_found(
         &said,
@@ -148,7 +149,8 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
         "warning",
         &["queue orders", "its oldest due lane has been waiting for 10m0", "the logs of its nodes"],
     );
-    assert_found(&said, "warning", &["\\\"order-3\\\" is paused", "lanes resume orders order-3"]);
+    let paused = ["\\\"order-3\\\" is paused (", ": wrong price)", "lanes resume orders order-3"];
+    assert_found(&said, "warning", &paused);
     assert_found(&said, "serious", &["has 1 of at most 1 dead jobs"]);
 }
 
@@ -196,8 +198,28 @@ async fn d18_a_node_that_is_gone_with_its_work_is_serious() {
     // The living node has been told to take nothing.
     assert!(site.run(&["nodes", "quiet", "hand-1"]).status.success());
     assert_found(&findings(&site, 1), "serious", &["queue orders", "no node works on it"]);
-    assert!(site.run(&["queues", "pause", "orders"]).status.success());
-    assert_found(&findings(&site, 1), "warning", &["queue orders", "is paused"]);
+    assert!(site.run(&["queues", "pause", "orders", "--reason", "a deploy"]).status.success());
+    let paused = ["queue orders", "is paused (", ": a deploy), with 2 jobs waiting"];
+    assert_found(&findings(&site, 1), "warning", &paused);
+}
+
+#[tokio::test]
+async fn what_a_failover_lost_is_a_warning() {
+    let mut house = House::new().await;
+    let now = house.hand.now;
+    house.hand.node.troubles.push(Trouble {
+        kind: TroubleKind::WritesLost,
+        queue: None,
+        about: "the store".into(),
+        text: "claims that this node had ended or never got: 2".into(),
+        times: 1,
+        since: now,
+        last_at: now,
+    });
+    house.hand.beat().await;
+    let lost =
+        ["the store lost writes: claims that this node had ended or never got: 2", "wait_replicas"];
+    assert_found(&findings(&house.site, 0), "warning", &lost);
 }
 
 #[tokio::test]

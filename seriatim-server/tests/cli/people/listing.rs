@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use seriatim::{Job, Outcome};
+use seriatim::{Job, Outcome, Timestamp};
 
 use super::{House, all, mail, order};
 use crate::site::{Site, text};
@@ -91,6 +91,45 @@ async fn l16_lanes_are_listed_by_key_due_and_retries_in_ranges_and_pages() {
 }
 
 #[tokio::test]
+async fn what_is_due_later_or_has_died_is_listed_over_all_queues_by_time() {
+    let mut house = House::new().await;
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (job, wait) in [(order(1, 1), 30), (mail("ann"), 20), (order(2, 1), 10), (mail("bob"), 40)]
+    {
+        house.hand.push(job.run_in(minutes(wait))).await;
+    }
+    house.hand.push(order(3, 1).run_at(Timestamp::from_secs_f64(1.6e9))).await;
+    let listed = house.json(&["scheduled"]);
+    assert_eq!(all(&listed["lanes"], "key"), ["order-2", "ann", "order-1", "bob"]);
+    assert_eq!(all(&listed["lanes"], "queue"), ["orders", "mails", "orders", "mails"]);
+    let first = house.json(&["scheduled", "--limit", "3"]);
+    let next = first["next"].as_str().unwrap();
+    let rest = house.json(&["scheduled", "--after", next]);
+    assert_eq!(all(&rest["lanes"], "key"), ["bob"]);
+    let table = house.text(&["scheduled", "--queue", "mails", "--limit", "1"]);
+    assert!(table.contains("due in 19m") || table.contains("due in 20m"), "{table}");
+    assert!(table.contains("ann") && table.contains("more: --after "), "{table}");
+    assert!(house.text(&["scheduled", "--prefix", "order"]).contains("queue by queue"));
+    assert!(house.text(&["scheduled", "--due-to", "1600000000"]).contains("nothing is due later"));
+    assert!(house.refused(&["scheduled", "--due-to", "soon"], 2).contains("write a time as"));
+    let lagging = house.json(&["lanes", "orders", "--lag-min", "1h"]);
+    assert_eq!(all(&lagging["lanes"], "key"), ["order-3"]);
+    let table = house.text(&["lanes", "orders"]);
+    assert!(table.lines().next().unwrap().contains("  lag  "), "{table}");
+    for queue in ["mails", "orders", "mails"] {
+        house.hand.now = house.hand.now + Duration::from_secs(1);
+        house
+            .hand
+            .push(Job::new(queue, &1).unwrap().key(format!("{queue}-dead")).priority(1))
+            .await;
+        let turn = house.hand.claim(queue).await.remove(0);
+        house.hand.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
+    }
+    let dead = house.json(&["jobs", "--state", "dead"]);
+    assert_eq!(all(&dead["jobs"], "queue"), ["mails", "orders", "mails"]);
+}
+
+#[tokio::test]
 async fn l16_a_lane_is_shown_with_its_holder_and_what_waits() {
     let house = House::new().await;
     house.hand.push(order(1, 2)).await;
@@ -125,7 +164,7 @@ async fn a_key_of_which_all_is_done_is_shown_with_what_became_of_it_and_is_no_er
         shown.starts_with("queue orders has no waiting or claimed jobs with key \"order-1\"\n"),
         "{shown}"
     );
-    assert!(shown.contains("the key had no jobs, or all are done or canceled"), "{shown}");
+    assert!(shown.contains("the key had no jobs, or all are done or cancelled"), "{shown}");
     let nothing =
         serde_json::json!({ "queue": "orders", "key": "order-1", "lane": null, "ended": [] });
     assert_eq!(house.json(&["lanes", "orders", "show", "order-1"]), nothing);
@@ -269,6 +308,52 @@ async fn what_jobs_died_of_is_counted_by_cause() {
     assert_eq!((&found["looked_at"], &found["more"]), (&3.into(), &false.into()));
     assert!(house.text(&["morgue", "causes", "mails"]).contains("timeout after Ns"));
     assert!(house.text(&["morgue", "causes", "orders"]).contains("no dead jobs of orders"));
+    house.hand.push(order(17, 1)).await;
+    let turn = house.hand.claim("orders").await.remove(0);
+    house.hand.end(&turn, Outcome::Bury { error: "timeout after 1s".into() }).await;
+    let found = house.json(&["causes"]);
+    assert_eq!(all(&found["causes"], "queue"), ["mails", "mails", "orders"]);
+    assert_eq!(all(&found["causes"], "count"), [2, 1, 1]);
+    let some = house.json(&["causes", "--error", "timeout", "--prefix", "order-", "--since", "1h"]);
+    assert_eq!(all(&some["causes"], "queue"), ["orders"]);
+    assert_eq!(some["looked_at"], 1);
+    let table = house.text(&["causes", "--queue", "mails"]);
+    assert!(table.contains("no stamps") && !table.contains("orders"), "{table}");
+    assert!(house.text(&["causes", "--task", "none"]).contains("no dead jobs"));
+    assert!(house.refused(&["causes", "--queue", "mail"], 1).contains("mails"));
+}
+
+#[tokio::test]
+async fn what_happened_to_a_key_is_told_over_all_queues() {
+    let house = House::new().await;
+    house.hand.push(order(17, 1)).await;
+    house.hand.push(mail("order-17")).await;
+    house.hand.fail_all("mails", "no stamps").await;
+    house.text(&["lanes", "pause", "orders", "order-17", "--reason", "wrong price"]);
+    let told = house.json(&["key", "order-17", "--events"]);
+    let events = told["events"].as_array().unwrap();
+    let names: Vec<&str> = events
+        .iter()
+        .map(|one| one["event"].as_str().or(one["action"].as_str()).unwrap())
+        .collect();
+    assert_eq!(names[0], "lane pause", "{told}");
+    assert_eq!(events[0]["on"]["reason"], "wrong price");
+    for event in ["queued", "claimed", "dead"] {
+        assert!(names.contains(&event), "{event}: {told}");
+    }
+    assert_eq!(told["without_journal"], serde_json::json!(["mails", "orders"]));
+    let first = house.json(&["key", "order-17", "--events", "--limit", "2"]);
+    let next = first["next"].as_str().unwrap();
+    let rest = house.json(&["key", "order-17", "--events", "--after", next]);
+    let both: Vec<_> =
+        [&first, &rest].iter().flat_map(|page| page["events"].as_array().unwrap()).collect();
+    assert_eq!(both, events.iter().collect::<Vec<_>>());
+    let table = house.text(&["key", "order-17", "--events"]);
+    for text in ["wrong price", "no stamps", "no journal of mails, orders"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    assert!(house.text(&["key", "zebra", "--events"]).contains("nothing is remembered"));
+    assert!(house.refused(&["key", "order-17", "--limit", "2"], 2).contains("--events"));
 }
 
 #[tokio::test]

@@ -14,13 +14,12 @@ use tokio::time::Instant;
 use crate::contract::{Claim, Claimed, TroubleKind, Wake, Wakeups};
 use crate::engine::claim::buffer::Want;
 use crate::engine::claim::reconcile::{every_queue, reconcile};
-use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::suspects::{Crashed, take_suspects};
 use crate::engine::core::Core;
 use crate::engine::limits::{
-    CLAIMS_IN_FLIGHT, HELD_LANES_MAX, NOT_YET, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX,
-    REST_MIN,
+    CLAIMS_IN_FLIGHT, HELD_LANES_MAX, LEFT_MAX, NOT_YET, PREFETCH_LANES_MAX, PUT_ASIDE_FOR,
+    PUT_ASIDE_MAX, REST_MIN,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
 use crate::model::{Error, ErrorKind, NodeId, Result, Timestamp};
@@ -51,9 +50,13 @@ struct Look {
     aside_until: Option<Instant>,
     /// How long it is put aside after failures that will pass.
     pauses: Pauses,
+    /// How long it was left alone after the last claim, if that brought nothing although something was due.
+    not_yet: Duration,
     /// When to compare its lanes with the store's again.
     compare_at: Instant,
     crashed: Crashed,
+    /// Since when it has had lanes that this node left to those that prefer it.
+    left_since: Option<Instant>,
 }
 
 impl Look {
@@ -89,8 +92,10 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         most,
         aside_until,
         pauses,
+        not_yet: Duration::ZERO,
         compare_at: at,
         crashed,
+        left_since: None,
     };
     let looks = vec![look; core.sources.len()];
     let names = core.sources.iter().map(|source| source.name.clone());
@@ -159,8 +164,9 @@ impl Fetcher {
                 continue;
             }
             let is_fed = claimed || !self.flights.is_empty() || self.core.dispatch.is_waiting();
-            if is_fed && !self.core.prefers(place) {
+            if is_fed && !self.prefers(place) {
                 // Another node prefers this source, and this node has enough work.
+                self.looks[place].left_since.get_or_insert_with(Instant::now);
                 self.core.dispatch.unreserve(|reserved| reserved == place);
                 continue;
             }
@@ -187,6 +193,13 @@ impl Fetcher {
     fn may_claim(&self, place: usize) -> bool {
         let look = &self.looks[place];
         look.next == Next::Now && !look.is_aside() && self.core.takes_from(place)
+    }
+
+    /// Whether this node claims from a source although it has enough work: one that it prefers, or has long left to
+    /// others. These may be away, or busy too.
+    fn prefers(&self, place: usize) -> bool {
+        let left = self.looks[place].left_since;
+        self.core.prefers(place) || left.is_some_and(|since| since.elapsed() >= LEFT_MAX)
     }
 
     /// After lost answers: finds the lanes that the store counts as this node's. Done even if their queue has nothing
@@ -262,17 +275,16 @@ impl Fetcher {
             return vec![0];
         }
         let asked = self.asked();
-        let scheduler = self.core.settings.scheduler;
-        let due = match scheduler {
-            Scheduler::Lag if asked.len() > 1 => self.ask_due(&asked).await,
-            _ => vec![None; asked.len()],
+        let due = match asked.len() {
+            0 | 1 => vec![None; asked.len()],
+            _ => self.ask_due(&asked).await,
         };
         let weight = |source: &Source| source.weight(source.definition().as_deref());
         let weights: Vec<u32> =
             asked.iter().map(|place| weight(&self.core.sources[*place])).collect();
-        let order = scheduler.order(&due, &weights, self.round);
+        let order = self.core.settings.scheduler.order(&due, &weights, self.round);
         let mut order: Vec<usize> = order.into_iter().map(|at| asked[at]).collect();
-        order.sort_by_key(|place| !self.core.prefers(*place));
+        order.sort_by_key(|place| !self.prefers(*place));
         order
     }
 
@@ -290,7 +302,10 @@ impl Fetcher {
             // The claims continue in the order of declaration, and report the error.
             return vec![None; asked.len()];
         };
-        let known: HashMap<_, _> = answer.into_iter().map(|one| (one.queue, one.due)).collect();
+        let now = self.core.store_now();
+        // Where a part of the store did not answer, a claim tells.
+        let known: HashMap<_, _> =
+            answer.iter().map(|one| (&one.queue, one.may_have_at(now))).collect();
         let look_at = |place: usize| {
             let source = &self.core.sources[place];
             let known = known.get(&source.name);
@@ -300,10 +315,13 @@ impl Fetcher {
             let (look, due) = (&mut self.looks[place], known.copied().flatten());
             look.at = Instant::now();
             look.next = match due {
-                Some(time) if time <= self.core.store_now() => Next::Now,
+                Some(time) if time <= now => Next::Now,
                 Some(time) => Next::At(time),
                 None => Next::Woken,
             };
+            if look.next != Next::Now {
+                look.left_since = None;
+            }
             due
         };
         asked.iter().copied().map(look_at).collect()
@@ -350,6 +368,7 @@ impl Fetcher {
         // The answer says when to ask next; a wake-up before that may say it sooner.
         self.looks[place].next = Next::Woken;
         self.looks[place].is_woken = false;
+        self.looks[place].left_since = None;
         let node = core.node();
         let claim = Claim {
             lanes_max: want.lanes,
@@ -414,15 +433,20 @@ impl Fetcher {
     ) -> bool {
         let core = &self.core;
         let got = claimed.turns.len();
+        core.sources[place].set_more(claimed.next_due.is_some_and(|due| due <= core.store_now()));
+        let look = &mut self.looks[place];
+        let not_yet = std::mem::take(&mut look.not_yet);
         let next = match claimed.next_due {
             None => Next::Woken,
             Some(time) if got > 0 || time > core.store_now() => Next::At(time),
             // Due, but not claimable now: lanes with earlier crashes, while no slot is free or a suspect runs, or one
-            // that another claim is taking.
-            Some(_) => Next::At(core.store_now() + NOT_YET),
+            // that another claim is taking. Or not due yet by the store's clock, which this node knows only roughly: so
+            // it is asked again soon, and then less and less often.
+            Some(_) => {
+                look.not_yet = (not_yet * 2).clamp(REST_MIN, NOT_YET);
+                Next::At(core.store_now() + look.not_yet)
+            }
         };
-        core.sources[place].set_more(claimed.next_due.is_some_and(|due| due <= core.store_now()));
-        let look = &mut self.looks[place];
         look.at = Instant::now();
         look.next = look.next.min(next);
         look.suspect |= claimed.unanswered;

@@ -94,6 +94,7 @@ async fn put_back(core: &Core, queue: &Queue, row: &LaneView, token: Token) -> R
         }
     };
     tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost is returned");
+    core.losses.back(1);
     let turns = [end];
     let (settled, _) = send(core, &turns).await;
     keep_refused(core, &turns, settled);

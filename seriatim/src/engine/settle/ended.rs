@@ -66,8 +66,7 @@ pub(super) fn calls_about(
     settlement: &Settlement,
     is_flagged: &dyn Fn(JobId) -> bool,
 ) -> Vec<Job> {
-    let Some(calls) = env.exhausted else { return Vec::new() };
-    shielded(|| calls(env, turn, settlement, is_flagged)).unwrap_or_else(|text| {
+    shielded(|| env.calls_about(turn, settlement, is_flagged)).unwrap_or_else(|text| {
         tracing::error!("the codec panicked: {text}; the hook for exhausted jobs is not called");
         Vec::new()
     })

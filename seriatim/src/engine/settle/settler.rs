@@ -68,6 +68,9 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         let settled = match settled {
             None | Some(Settled::Busy | Settled::Unanswered) => {
                 core.held.clear(&settlement);
+                if settled == Some(Settled::Busy) && kept.busy {
+                    still_locked(core, &settlement);
+                }
                 let repeated = repeated || settled == Some(Settled::Unanswered);
                 let again = Ended::again(settlement, Kept { repeated, ..kept });
                 core.settles.add_again(again, settled.is_some());
@@ -78,6 +81,9 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         if kept.aside {
             core.settles.counts_aside();
             core.troubles.clear(TroubleKind::SettlesPutAside, &settlement.lane.to_string());
+        }
+        if kept.busy {
+            core.troubles.clear(TroubleKind::SettlesLocked, &settlement.lane.to_string());
         }
         let repeated = repeated || kept.aside;
         report(&settlement, &settled, repeated);
@@ -170,6 +176,12 @@ async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
     tracing::error!(%error, %lane, %token, queue, again_s, "the store refuses to settle a turn: it is put aside and tried again");
     let text = format!("the store refuses the outcome of lane {lane}: {error}");
     core.troubles.set(TroubleKind::SettlesPutAside, queue, &lane.to_string(), &text);
+}
+
+/// Reports a turn whose lane has been locked for longer than a short transaction takes.
+fn still_locked(core: &Core, settlement: &Settlement) {
+    let text = "an open transaction has locked its key";
+    core.troubles.set(TroubleKind::SettlesLocked, None, &settlement.lane.to_string(), text);
 }
 
 /// For turns that were not sent by the settler: keeps those that the store refused, or whose lanes are locked, to be

@@ -276,6 +276,33 @@ async fn the_exhausted_hook_hears_of_no_job_that_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_exhausted_hook_hears_of_no_job_that_lives_on_beside_one_that_died() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let calls = Queue::parallel(Exhausted::QUEUE).batch_size(2);
+    rig.store_declared(calls.clone()).await;
+    rig.store_declared(Queue::parallel("mail")).await;
+    let alive = rig.push(Job::new("mail", &1).unwrap()).await.to_string();
+    // Nothing is kept of it.
+    let dead = "01a1fd84-a548-7000-8001-00000000ffff";
+    for id in [alive.as_str(), dead] {
+        let about = json!({
+            "job_id": id, "queue": "mail", "key": null, "task": null, "attempts": 1, "error": null
+        });
+        rig.push(Job::new(Exhausted::QUEUE, &about).unwrap()).await;
+    }
+    let written = log.clone();
+    let builder = engine(&rig).queue(calls).on_retries_exhausted(move |dead: Exhausted| {
+        written.add(dead.job_id.to_string());
+        async { Ok(()) }
+    });
+    let running = Running::start(builder);
+    log.reaches(1).await;
+    pass(secs(60)).await;
+    running.stop().await;
+    assert_eq!(log.lines(), [dead]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn l13_the_exhausted_hook_gets_the_payload_of_a_job_whose_process_died() {
     let (rig, log) = (Rig::new(), Log::default());
     let queue = Queue::parallel("mail").max_crashes(1);
@@ -316,6 +343,47 @@ async fn h9_an_exhausted_hook_whose_process_died_is_called_by_another() {
     let second = Running::start(hooked(log.clone(), false));
     log.reaches(2).await;
     second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l13_the_exhausted_hook_of_one_node_hears_of_jobs_that_died_on_another() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let written = log.clone();
+    let hooked = Running::start(engine(&rig).on_retries_exhausted(move |dead: Exhausted| {
+        written.add(dead.queue);
+        async { Ok(()) }
+    }));
+    pass(secs(1)).await;
+    let other = Running::start(
+        engine(&rig)
+            .worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) }),
+    );
+    rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
+    log.reaches(1).await;
+    hooked.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_about_a_refused_end_is_none_about_the_end_that_followed() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let job_id = rig.push(Job::new("mail", &1).unwrap().max_retries(1)).await;
+    let written = log.clone();
+    let builder = engine(&rig).on_retries_exhausted(move |dead: Exhausted| {
+        written.add(dead.attempts.to_string());
+        async { Ok(()) }
+    });
+    let running = Running::start(
+        builder.worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) }),
+    );
+    log.reaches(1).await;
+    // As of a node whose claim was taken over while it buried the job.
+    let (queue, error, payload) = ("mail".to_owned(), None, None);
+    let refused = Exhausted { job_id, queue, key: None, task: None, attempts: 1, error, payload };
+    let call = rig.push(Job::new(Exhausted::QUEUE, &refused).unwrap()).await;
+    pass(secs(60)).await;
+    running.stop().await;
+    assert_eq!((log.lines(), rig.state(call).await), (vec!["2".to_owned()], None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! Queues that an engine or a client declares, while the store has them differently.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{Amend, Change, QueueView, Settle, Trouble, TroubleKind};
+use crate::contract::{Amend, Change, Declare, QueueView, Settle, Trouble, TroubleKind, Wrapper};
 use crate::store::Settlement;
 use crate::*;
 
@@ -169,4 +170,39 @@ async fn a_cron_entry_of_a_queue_that_nothing_declares_is_told_with_the_near_mat
         ),
         "{reported:?}"
     );
+}
+
+/// A store in which an engine declares a queue at the moment when a client does, and just before it.
+struct JustBefore(SharedStore, Queue);
+
+impl JustBefore {
+    async fn declare_its(&self) -> Result<()> {
+        self.0.declare(Declare { now: None, queues: vec![self.1.clone()] }).await
+    }
+}
+
+impl Wrapper for JustBefore {
+    fn inner(&self) -> &SharedStore {
+        &self.0
+    }
+
+    async fn declare(&self, request: Declare) -> Result<()> {
+        self.declare_its().await?;
+        self.0.declare(request).await
+    }
+
+    async fn declare_new(&self, request: Declare) -> Result<()> {
+        self.declare_its().await?;
+        self.0.declare_new(request).await
+    }
+}
+
+#[tokio::test]
+async fn what_an_engine_declares_at_the_same_moment_as_a_client_stands() {
+    let rig = Rig::new();
+    let of_engine = Queue::fifo("orders").max_retries(1);
+    let store = Arc::new(JustBefore(rig.shared(), of_engine.clone()));
+    let client = Client::new(store).queues([Queue::fifo("orders").max_retries(2)]);
+    client.push(job("orders", 1).key("k")).await.unwrap();
+    assert_eq!(view(&rig, "orders").await.queue, of_engine);
 }

@@ -248,6 +248,20 @@ async fn after_a_failover_the_next_heartbeat_tells_the_handlers_whose_claims_are
     rig.faults.moved.store(true, Ordering::SeqCst);
     pass(secs(4)).await;
     assert_eq!(log.lines().get(1).map(String::as_str), Some("told"));
+    let told = async || {
+        let nodes = rig.nodes().await.unwrap();
+        let troubles = nodes.into_iter().flat_map(|node| node.info.troubles);
+        troubles.map(|trouble| trouble.text).collect::<Vec<_>>()
+    };
+    pass(secs(6)).await;
+    let seen = told().await;
+    assert!(seen.len() == 1 && seen[0].contains("without their claims: 1;"), "{seen:?}");
+    // A restart that loses nothing changes neither count, and the trouble ends after its hour all the same.
+    rig.faults.moved.store(true, Ordering::SeqCst);
+    pass(secs(3_590)).await;
+    assert_eq!(told().await, seen);
+    pass(secs(20)).await;
+    assert_eq!(told().await, Vec::<String>::new());
     running.kill();
 }
 

@@ -133,7 +133,7 @@ async fn s1_a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn l11_so_many_calls_run_at_once_whatever_the_number_of_queues() {
+async fn l11_s1_so_many_calls_run_at_once_whatever_the_number_of_queues() {
     let rig = Rig::new();
     let running = Arc::new(AtomicUsize::new(0));
     let (most, log) = (Arc::new(AtomicUsize::new(0)), Log::default());

@@ -72,10 +72,14 @@ async fn a_turn_whose_lane_is_locked_is_settled_later_and_holds_up_no_other() {
         let expected = (place == 7).then_some(JobState::Running);
         assert_eq!(rig.state(*id).await, expected, "job {place}");
     }
-    assert_eq!(troubles(&rig).await, [], "a lock is no fault");
+    let told = troubles(&rig).await;
+    let told: Vec<_> = told.iter().map(|trouble| (trouble.kind, &*trouble.text)).collect();
+    assert_eq!(told, [(TroubleKind::SettlesLocked, "an open transaction has locked its key")]);
     *rig.faults.busy.lock().unwrap() = None;
     pass(secs(1)).await;
     assert_eq!(rig.state(ids[7]).await, None, "it is settled once the lane is free");
+    pass(secs(5)).await;
+    assert_eq!(troubles(&rig).await, []);
     let summary = running.stop().await;
     assert_eq!((summary.done, summary.unsettled, log.len()), (40, 0, 40));
 }

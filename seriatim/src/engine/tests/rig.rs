@@ -52,6 +52,8 @@ pub(super) struct Faults {
     pub(super) failed_names: AtomicUsize,
     /// Calls get no answer.
     pub(super) hangs: AtomicBool,
+    /// How many ms it takes before the clock is read that is asked for.
+    pub(super) clock_after: AtomicU64,
     /// How many ms after they took effect claims and settles are answered.
     pub(super) answered_after: AtomicU64,
     /// Claims of more lanes are split in two; 0: never.
@@ -64,6 +66,8 @@ pub(super) struct Faults {
     pub(super) claims: AtomicUsize,
     /// The number of queues for which it was asked when they are due.
     pub(super) dues: AtomicUsize,
+    /// The number of these questions.
+    pub(super) due_calls: AtomicUsize,
     /// The number of declarations.
     pub(super) declares: AtomicUsize,
     /// Pushes are refused, as by a standby.
@@ -282,12 +286,21 @@ impl Wrapper for Rig {
         if self.faults.hangs.load(Ordering::SeqCst) {
             return std::future::pending().await;
         }
+        match self.faults.clock_after.load(Ordering::SeqCst) {
+            0 => {}
+            after => pass(Duration::from_millis(after)).await,
+        }
         self.inner.now().await
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {
         self.faults.declares.fetch_add(1, Ordering::SeqCst);
         self.inner.declare(request).await
+    }
+
+    async fn declare_new(&self, request: Declare) -> Result<()> {
+        self.faults.declares.fetch_add(1, Ordering::SeqCst);
+        self.inner.declare_new(request).await
     }
 
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
@@ -333,6 +346,7 @@ impl Wrapper for Rig {
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
         self.check()?;
         self.faults.dues.fetch_add(queues.len(), Ordering::SeqCst);
+        self.faults.due_calls.fetch_add(1, Ordering::SeqCst);
         self.inner.due(queues).await
     }
 

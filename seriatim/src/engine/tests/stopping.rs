@@ -149,3 +149,29 @@ async fn an_engine_whose_store_hangs_at_the_start_can_be_stopped() {
     let stopped = tokio::time::timeout(secs(1), running.stop()).await;
     assert_eq!(stopped.unwrap(), Summary::default());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_brings_that_is_not_answered_in_time_goes_back() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    rig.faults.answered_after.store(5_000, Ordering::SeqCst);
+    let running = Running::start(sleeping(&rig, &log, secs(1)).shutdown_timeout(secs(1)));
+    while rig.state(id).await != Some(JobState::Running) {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await;
+    assert_eq!((rig.state(id).await, log.len()), (Some(JobState::Queued), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn periodic_workers_and_calls_have_the_same_time_to_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let forever = Periodic::new("forever", secs(1), |_| std::future::pending());
+    let engine = sleeping(&rig, &log, secs(100_000)).periodic(forever);
+    let running = Running::start(engine.shutdown_timeout(secs(20)).cancel_grace(secs(5)));
+    log.reaches(1).await;
+    let began = tokio::time::Instant::now();
+    running.stop().await;
+    assert!(began.elapsed() < secs(20 + 10), "{:?}", began.elapsed());
+}

@@ -73,6 +73,17 @@ async fn a_node_that_may_live_keeps_what_it_holds_until_its_lease_has_run_out() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_node_elsewhere_held_is_taken_over_within_a_second_after_its_lease_has_run_out() {
+    for _ in 0..10 {
+        let rig = Rig::new();
+        rig.push(Job::new("mail", &1).unwrap()).await;
+        assert_eq!(rig.claim_as("elsewhere", "mail", secs(60)).await.len(), 1);
+        let builder = engine(&rig).lease(secs(60)).heartbeat(secs(10));
+        assert_eq!(runs_after(&rig, builder).await, 60);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_may_have_left_programs_behind_is_cleared_up_first_or_waited_for() {
     let origin = Origin { programs: true, ..killed() };
     let rig = held_by(Some(origin.clone())).await;

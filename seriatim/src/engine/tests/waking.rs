@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::rig::{Log, Rig, Running, engine, pass, secs};
+use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::{Declare, Producer, Push};
+use crate::engine::Scheduler;
 use crate::machine::PRETENDED;
 use crate::*;
 
@@ -49,6 +50,31 @@ async fn a_push_to_one_queue_of_a_thousand_asks_for_that_queue_alone() {
     assert!(claims_now - claims <= 8, "{} claims", claims_now - claims);
     assert!(dues_now - dues <= 6, "{} queues were asked for", dues_now - dues);
     running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_engine_asks_for_all_its_queues_in_one_call_whatever_its_scheduler() {
+    for scheduler in [Scheduler::Lag, Scheduler::Seq, Scheduler::Weighted, Scheduler::Strict] {
+        let rig = Rig::new();
+        let names: Vec<String> = (0..QUEUES).map(|i| format!("q{i}")).collect();
+        let queues = names.iter().map(Queue::parallel).collect();
+        rig.declare(Declare { now: None, queues }).await.unwrap();
+        let builder = engine(&rig).scheduler(scheduler).poll_interval(secs(1));
+        let builder = names
+            .iter()
+            .fold(builder, |builder, name| builder.worker(&**name, |_: Batch<u32>| async {}));
+        let running = Running::start(builder);
+        pass(Duration::from_millis(100)).await;
+        let asked = || {
+            [&rig.faults.claims, &rig.faults.due_calls].map(|count| count.load(Ordering::SeqCst))
+        };
+        let before = asked();
+        pass(secs(10)).await;
+        let [claims, calls] = asked();
+        assert_eq!(claims - before[0], 0, "{scheduler:?}");
+        assert!(calls - before[1] <= 11, "{scheduler:?}: {} calls", calls - before[1]);
+        running.stop().await;
+    }
 }
 
 /// Claims, queues that were asked for, and settles.
@@ -180,5 +206,22 @@ async fn an_idle_node_reports_within_two_seconds_that_it_works_and_that_it_is_id
     assert_eq!((busy().await, beats() - before), (0, 2));
     pass(Duration::from_millis(9_500)).await;
     assert_eq!(beats() - before, 3, "then it says no more than that it lives");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduled_job_starts_in_time_though_the_stores_clock_is_known_only_roughly() {
+    let (rig, log, began) = (Rig::new(), Log::default(), Instant::now());
+    // The node takes the middle of this for the time at which the clock was read.
+    rig.faults.clock_after.store(20, Ordering::SeqCst);
+    rig.push(Job::new("mail", &1).unwrap().run_at(START + secs(5))).await;
+    let written = log.clone();
+    let running = Running::start(engine(&rig).worker("mail", move |_: Batch<u32>| {
+        written.add(began.elapsed().as_millis().to_string());
+        async {}
+    }));
+    log.reaches(1).await;
+    let started: u64 = log.lines()[0].parse().unwrap();
+    assert!((5_000..5_030).contains(&started), "after {started} ms");
     running.stop().await;
 }

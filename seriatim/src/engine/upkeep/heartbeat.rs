@@ -190,16 +190,22 @@ impl Pulser {
         }
         // Before it stands again: others may have taken over what had a shorter lease than the node's, and did not
         // declare the node dead for it.
-        if self.core.held.count() > 0 && self.core.has_lapsed() {
+        let has_lapsed = self.core.held.count() > 0 && self.core.has_lapsed();
+        if has_lapsed {
             self.compare_claims("no heartbeat succeeded for longer than a lease");
         }
         self.core.lease.beat(sent);
         if pulse.moved {
+            // After a lease, what is gone was probably taken over.
+            if !has_lapsed {
+                self.core.losses.moved();
+            }
             self.compare_claims(
                 "another server has taken over, or the server was restarted, and may have lost the last writes",
             );
         }
         self.heed(pulse, &beats);
+        self.core.losses.tell(&self.core.troubles);
         self.core.read_clock_of(&*store).await
     }
 
@@ -291,7 +297,8 @@ impl Pulser {
         if !lost.is_empty() {
             // A call of several lanes goes on for those that are left.
             let is_lost = |turn: &Turn| lost.contains(&(turn.lane, turn.token));
-            core.running.stop(Stop::LeaseLost, |call| call.turns.iter().all(is_lost));
+            let stopped = core.running.stop(Stop::LeaseLost, |call| call.turns.iter().all(is_lost));
+            core.losses.gone(stopped);
         }
         let before = std::mem::replace(&mut self.command, pulse.command);
         match pulse.command {

@@ -8,6 +8,7 @@ pub(in crate::engine) mod definitions;
 pub(in crate::engine) mod guard;
 pub(in crate::engine) mod heartbeat;
 pub(in crate::engine) mod inbox;
+pub(in crate::engine) mod losses;
 pub(in crate::engine) mod maintenance;
 pub(in crate::engine) mod neighbours;
 pub(in crate::engine) mod origin;

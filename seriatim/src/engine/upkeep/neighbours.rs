@@ -1,10 +1,11 @@
 //! Finds nodes of this machine whose process is gone, and takes over their claims immediately instead of when their
-//! lease expires. So a process that was killed and started again continues where it was.
+//! lease expires. So a process that was killed and started again continues where it was. Finds out too when the leases
+//! of silent nodes on other machines end.
 
 use crate::contract::{DeclareDead, NodeView, Origin};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
-use crate::model::Result;
+use crate::model::{Result, Timestamp};
 
 /// The other nodes of this machine, as of the last check.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub(in crate::engine) struct Neighbours {
     living: Vec<Origin>,
     /// Those that are gone, and whose programs were looked for.
     cleared: Vec<Origin>,
+    /// When the leases end of the nodes, on any machine, that missed heartbeats.
+    ends: Vec<Timestamp>,
 }
 
 impl Neighbours {
@@ -21,12 +24,23 @@ impl Neighbours {
         self.living.iter().any(|origin| origin.is_gone_from(here))
     }
 
+    /// When the next lease of a silent node ends.
+    pub(in crate::engine) fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.ends.iter().copied().filter(|end| *end >= now).min()
+    }
+
     /// Lists them again, and declares dead those that are gone. True if there was one.
     pub(in crate::engine) async fn look(&mut self, core: &Core) -> Result<bool> {
         let Some(here) = &core.hooks.origin else { return Ok(false) };
-        let own = core.node();
+        let (own, now) = (core.node(), core.store_now());
         let (mut any, mut living, mut cleared) = (false, Vec::new(), Vec::new());
-        for view in core.store.nodes().await? {
+        let views = core.store.nodes().await?;
+        let lease = |view: &NodeView| view.info.lease;
+        // Three heartbeats fit into a lease: with an older one, some are missing.
+        let silent =
+            views.iter().filter(|view| !view.dead && view.heartbeat_at + lease(view) / 2 < now);
+        self.ends = silent.map(|view| view.heartbeat_at + lease(view)).collect();
+        for view in views {
             let Some(origin) = &view.info.origin else { continue };
             if view.info.id == own || origin.place != here.place || view.info.has_stopped() {
                 continue;

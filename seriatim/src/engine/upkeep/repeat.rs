@@ -21,6 +21,7 @@ const LOST: &str = "another node may lead now: the run was ended";
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
     let (periodic, account) = &core.periodic[place];
     while !core.phases.is_draining() {
+        let asked_at = Instant::now();
         if !periodic.once_in_fleet || leads(&core, periodic).await {
             account.is(PeriodicState::Work);
             // A panic fails this run, but does not end the worker.
@@ -31,7 +32,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
                     Ok(answer) => answer.err(),
                     Err(text) => Some(format!("it panicked: {text}")),
                 },
-                () = lead_is_lost(&core, periodic) => Some(LOST.to_owned()),
+                () = lead_is_lost(&core, periodic, asked_at) => Some(LOST.to_owned()),
             };
             account.runs.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = error {
@@ -71,13 +72,13 @@ async fn leads(core: &Core, periodic: &Periodic) -> bool {
     asked(core, periodic).await == Some(true)
 }
 
-/// Renews the lead during a run. Ends when another node may have it.
-async fn lead_is_lost(core: &Core, periodic: &Periodic) {
+/// Renews, during a run, the lead that was asked for at `asked_at`. Ends when another node may have it.
+async fn lead_is_lost(core: &Core, periodic: &Periodic, asked_at: Instant) {
     if !periodic.once_in_fleet {
         return std::future::pending().await;
     }
     let ttl = ttl(core, periodic);
-    let mut leads_until = Instant::now() + ttl;
+    let mut leads_until = asked_at + ttl;
     loop {
         tokio::time::sleep(ttl / 3).await;
         let now = Instant::now();

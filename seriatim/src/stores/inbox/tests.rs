@@ -9,7 +9,7 @@ use crate::contract::{
 use crate::model::limits::{INBOX_REFUSED_MAX, INBOX_ROWS_MAX};
 use crate::store::{Declare, Push};
 use crate::stores::sql_session::Database;
-use crate::{Batch, Engine, Job, Queue, Timestamp};
+use crate::{Batch, Engine, Groups, Job, Queue, Share, Timestamp};
 
 /// Most time for anything.
 const LONG: Duration = Duration::from_secs(20);
@@ -41,7 +41,8 @@ pub(in crate::stores) use cases;
 
 async fn open(database: &impl Database) -> SharedStore {
     let store = database.open().await;
-    let queues = vec![Queue::fifo("q"), Queue::parallel("p")];
+    let shared = Queue::fifo("shared").groups(Groups::each(Share::default()));
+    let queues = vec![Queue::fifo("q"), Queue::parallel("p"), shared];
     store.declare(Declare { now: None, queues }).await.unwrap();
     store
 }
@@ -72,11 +73,13 @@ pub(in crate::stores) async fn a_row_becomes_a_job_with_all_that_it_says(databas
     let store = open(&database).await;
     let sql = "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'order-1', '{\"n\": 1}'); \
         INSERT INTO @inbox (queue, payload, task, score, priority, run_at, expires_at, idempotency_key, node, \
-          consumer_group, partition_key, producer) \
-        VALUES ('p', '[2]', 'resize', 1.5, 7, '2100-01-02 03:04:05', '2100-01-03 00:00:00', 'once', 'blue', 'g', 'part', 'psql')";
+          consumer_group, partition_key, producer, max_retries) \
+        VALUES ('p', '[2]', 'resize', 1.5, 7, '2100-01-02 03:04:05', '2100-01-03 00:00:00', 'once', 'blue', 'g', 'part', 'psql', \
+          3); \
+        INSERT INTO @inbox (queue, @key, key_group) VALUES ('shared', 'k', 'tenant-7')";
     database.run(&sql.replace("2100", "2037"), true).await;
     let drained = step(&store).await;
-    assert_eq!(drained.pushed.len(), 2, "{drained:?}");
+    assert_eq!(drained.pushed.len(), 3, "{drained:?}");
     let first = &waiting(&store, "q").await[0];
     assert_eq!(
         (first.key.as_deref(), first.payload.to_value().to_string()),
@@ -96,7 +99,28 @@ pub(in crate::stores) async fn a_row_becomes_a_job_with_all_that_it_says(databas
         &options.producer,
     ];
     assert_eq!(texts.map(|text| text.as_deref().unwrap()), ["once", "blue", "g", "part", "psql"]);
+    assert_eq!(options.max_retries, Some(3));
+    let shared = waiting(&store, "shared").await.remove(0).options.unwrap();
+    assert_eq!(shared.group.as_deref(), Some("tenant-7"));
     assert!(!step(&store).await.more && step(&store).await.pushed.is_empty(), "the rows are gone");
+}
+
+/// `before` takes from the store what later versions added.
+pub(in crate::stores) async fn rows_of_an_earlier_version_are_pushed_after_the_upgrade(
+    database: impl Database,
+    before: &str,
+) {
+    open(&database).await.close().await.unwrap();
+    let row = "INSERT INTO @inbox (queue, @key, payload) VALUES ('q', 'k', '1')";
+    database.run(&format!("{before}; {row}"), true).await;
+    let store = open(&database).await;
+    let row = "INSERT INTO @inbox (queue, @key, payload, max_retries) VALUES ('q', 'k', '2', 3)";
+    database.run(row, true).await;
+    assert_eq!(drain(&store).await.0, ["1", "2"]);
+    let jobs = waiting(&store, "q").await;
+    let retries =
+        jobs.iter().map(|job| job.options.as_ref().and_then(|options| options.max_retries));
+    assert_eq!(retries.collect::<Vec<_>>(), [None, Some(3)]);
 }
 
 pub(in crate::stores) async fn what_is_rolled_back_leaves_nothing(database: impl Database) {
@@ -141,6 +165,8 @@ pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nob
         ("(queue, @key, payload) VALUES ('q', 'k', '{\"a\":')", "payload: "),
         ("(queue, @key, priority) VALUES ('q', 'k', -1)", "priority: "),
         ("(queue, @key, priority) VALUES ('q', 'k', 40000)", "priority: "),
+        ("(queue, @key, max_retries) VALUES ('q', 'k', -1)", "max_retries: must be 0 to"),
+        ("(queue, @key, key_group) VALUES ('shared', 'k', '')", "key_group: must not be empty"),
         (&*format!("(queue, @key) VALUES ('q', '{long}')"), "key: has 600 bytes"),
         ("(queue, @key) VALUES ('q', '')", "key: must not be empty"),
         ("(@key, payload) VALUES ('k', '1')", "queue: is missing"),
@@ -148,9 +174,10 @@ pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nob
         ("(queue, @key, action) VALUES ('q', 'k', 'erase')", "action: must be push, cancel or"),
         ("(action) VALUES ('cancel')", "job_id: is missing"),
         ("(action, job_id) VALUES ('cancel', 'x')", "job_id: a job id is a UUID"),
-        // These two only the store can refuse.
+        // These only the store can refuse.
         ("(queue, @key) VALUES ('p', 'k')", "key: "),
         ("(queue) VALUES ('q')", "key: "),
+        ("(queue, @key, key_group) VALUES ('q', 'k', 'g')", "key_group: must be absent"),
     ];
     let mut sql = Vec::new();
     for (number, (row, _)) in bad.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Claiming lanes, rescuing and releasing claims, and giving calls up.
+//! Claiming lanes, releasing claims, and giving calls up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,10 +24,10 @@ use super::tickets::{check_given_up, give_up, hold_ticket, ticket_of};
 use super::tokens::{draw_token, note_time_of_claim};
 use super::work::Work;
 use crate::contract::{
-    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled, Wake,
+    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Settle, Settled, Wake,
 };
 use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::{LaneId, NodeId, Result, Timestamp, Token, Turn};
+use crate::model::{LaneId, Result, Timestamp, Token, Turn};
 use crate::stores::room::Room;
 use crate::stores::state::State;
 
@@ -87,7 +87,7 @@ impl Consumer for Mysql {
 /// take if none has to be promoted.
 fn ahead(known: &Known, request: &Claim, asked: &AtomicU32) -> String {
     asked.store(0, Ordering::Relaxed);
-    let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
+    let Some(row) = known.queues.named(&request.queue) else {
         return String::new();
     };
     let queue = row.number;
@@ -265,49 +265,6 @@ fn choose(
     Ok(taken)
 }
 
-/// Rescues expired claims. An error for a caller that is itself dead must not roll back that others were declared
-/// dead.
-pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<Vec<Turn>>> {
-    hold_ticket(work, &request.node, request.ticket).await?;
-    work.load_nodes(None, "FOR UPDATE").await?;
-    let now = work.now;
-    let living: BTreeSet<_> = work.living();
-    // Declares nodes dead; no claims are loaded yet.
-    let may = work.state.rescue(now, request);
-    let dead: BTreeSet<_> = living.difference(&work.living()).cloned().collect();
-    work.save_dead(&dead).await?;
-    if let Err(e) = may {
-        return Ok(Err(e));
-    }
-    let most = request.lanes_max.min(CLAIM_LANES_MAX);
-    let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
-    let at = now.as_micros();
-    let sql = format!(
-        "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.number = l.node \
-         LEFT JOIN seriatim_extension e ON e.lane = l.id AND e.tok = l.tok \
-         WHERE l.q IN ({queues}) AND l.st = 2 \
-         AND IF(l.own, GREATEST(l.until, IFNULL(e.until, 0)) < {at}, n.number IS NULL OR n.beat_at + l.ttl < {at}) \
-         ORDER BY l.id LIMIT {most}"
-    );
-    let mut ids = Vec::new();
-    for row in work.rows(&sql).await? {
-        ids.push(Columns::of(row).int()? as u64);
-    }
-    if ids.is_empty() {
-        return Ok(Ok(Vec::new()));
-    }
-    for ids in ids.chunks(LIST_MAX) {
-        let ids = list(ids.iter().copied());
-        let lanes = format!("WHERE id IN ({ids}) AND st = 2 FOR UPDATE SKIP LOCKED");
-        work.read_lanes(&lanes, Bodies::None).await?;
-    }
-    let here: Vec<u64> = work.lanes.keys().copied().collect();
-    if here.is_empty() {
-        return Ok(Ok(Vec::new()));
-    }
-    Ok(Ok(take_over(work, &here, |state| state.rescue(now, request)).await?))
-}
-
 pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<Turn>> {
     let filter = match &request.claims {
         ClaimSelection::Key { queue, key } => {
@@ -339,7 +296,7 @@ pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<T
 }
 
 /// Takes over locked lanes with one new token; the model would draw one per lane.
-async fn take_over(
+pub(super) async fn take_over(
     work: &mut Work<'_>,
     lanes: &[u64],
     carry_out: impl FnOnce(&mut State) -> Result<Vec<Turn>>,
@@ -395,24 +352,6 @@ impl Work<'_> {
             let from = format!("FROM seriatim_job j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs})");
             self.read_jobs(&from, bodies).await?;
         }
-        Ok(())
-    }
-
-    fn living(&self) -> BTreeSet<NodeId> {
-        let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
-        living.map(|(id, _)| id.clone()).collect()
-    }
-
-    async fn save_dead(&mut self, dead: &BTreeSet<NodeId>) -> Try<()> {
-        if dead.is_empty() {
-            return Ok(());
-        }
-        let sql = format!(
-            "UPDATE seriatim_node SET dead_at = {} WHERE id IN ({})",
-            self.now.as_micros(),
-            super::sql::literals(dead.iter().map(|id| &*id.0))
-        );
-        self.run(&sql).await?;
         Ok(())
     }
 }

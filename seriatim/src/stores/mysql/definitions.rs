@@ -1,12 +1,13 @@
 //! The definitions of queues and routes, cached with their version.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::error::Try;
 use super::pool::Answer;
 use super::sql::Columns;
 use crate::lock::lock;
+use crate::stores::state::queues::Queues;
 use crate::stores::state::{QueueRow, State};
 
 /// The value of `paused` for a queue that is being deleted; 1 is a paused one.
@@ -24,8 +25,8 @@ pub(super) struct Definitions(Mutex<Arc<Known>>);
 #[derive(Default)]
 pub(super) struct Known {
     pub stamp: i64,
-    pub queues: BTreeMap<u32, QueueRow>,
-    pub routes: Routes,
+    pub queues: Queues,
+    pub routes: Arc<Routes>,
     /// The queues that have groups, or once had: lanes and dead jobs of some may be left.
     pub grouped: BTreeSet<u32>,
 }
@@ -61,12 +62,9 @@ impl Known {
             let queue = row.json()?.ok_or_else(super::sql::corrupt)?;
             let (declared, paused) = (row.int()? != 0, row.int()?);
             let (paused, closing) = (paused != 0, paused == CLOSING);
-            let (processed, failed) = (0, 0);
-            let row =
-                QueueRow { number, name, queue, declared, paused, closing, processed, failed };
-            Ok((number, row))
+            Ok(QueueRow { number, name, queue, declared, paused, closing })
         };
-        let queues: Try<BTreeMap<u32, QueueRow>> = next().into_iter().map(queue).collect();
+        let queues: Try<Queues> = next().into_iter().map(queue).collect();
         let owned = |text: Option<Arc<str>>| text.map(|text| text.to_string());
         let route = |row| {
             let mut row = Columns::of(row);
@@ -76,7 +74,7 @@ impl Known {
         let grouped = next().into_iter().map(|row| Ok(Columns::of(row).int()? as u32));
         let grouped: Try<BTreeSet<u32>> = grouped.collect();
         let stamp = Columns::of(stamp).int()?;
-        Ok(Self { stamp, queues: queues?, routes: routes?, grouped: grouped? })
+        Ok(Self { stamp, queues: queues?, routes: Arc::new(routes?), grouped: grouped? })
     }
 
     /// The definitions in a model that began with these.

@@ -91,8 +91,7 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Queu
     let sources: Vec<u32> = queues.iter().map(|(number, ..)| *number).collect();
     let dues = first_dues(work, &sources).await?;
     let source = |(number, queue, paused): (u32, Arc<str>, bool)| {
-        let due = dues.get(&number).copied().filter(|_| !paused);
-        QueueDue { queue, due }
+        QueueDue::new(queue, dues.get(&number).copied().filter(|_| !paused))
     };
     Ok(queues.into_iter().map(source).collect())
 }

@@ -62,9 +62,9 @@ impl Fail {
         matches!(self, Self::Server(Driver::Server(e)) if e.code == 1205)
     }
 
-    /// Whether the index that a statement adds is there.
+    /// Whether the column or the index that a statement adds is there.
     pub(super) fn is_there_already(&self) -> bool {
-        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1061)
+        matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1060 | 1061))
     }
 
     /// Whether another session has created the same lane or idempotency key.
@@ -99,7 +99,7 @@ pub(super) fn of_driver(e: Driver) -> Error {
             (ErrorKind::Unavailable, "MySQL offers no encryption, and ssl-mode asks for it")
         }
         Driver::Io(IoError::Io(_)) | Driver::Driver(DriverError::ConnectionClosed) => {
-            (ErrorKind::Unavailable, "the connection to MySQL is broken")
+            (ErrorKind::Unavailable, "the connection to MySQL cannot be made or is broken")
         }
         Driver::Driver(DriverError::PacketTooLarge | DriverError::PacketOutOfOrder) => (
             ErrorKind::Unavailable,

@@ -1,13 +1,13 @@
 //! What an operation locks besides lanes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::pool::LOCK_WAIT_SECONDS;
 use super::sql::list;
 use crate::contract::{ClaimSelection, Release, Settle};
 use crate::model::{Job, JobId};
-use crate::stores::state::QueueRow;
+use crate::stores::state::queues::Queues;
 
 /// How many seconds a settle waits for lanes that it may leave out: the shortest wait that the server knows.
 const BRIEF_WAIT_SECONDS: u32 = 1;
@@ -101,19 +101,16 @@ impl Lock {
     }
 
     /// The queues to lock.
-    pub(super) fn gates(&self, queues: &BTreeMap<u32, QueueRow>) -> BTreeSet<u32> {
+    pub(super) fn gates(&self, queues: &Queues) -> BTreeSet<u32> {
         match self {
             Self::Look | Self::Settle(_) | Self::Write(Gates::None) => BTreeSet::new(),
             Self::Alone(closed) => closed.clone(),
             Self::Sweep | Self::Write(Gates::All) => queues.keys().copied().collect(),
             Self::Write(Gates::Numbered(numbers)) => numbers.clone(),
             Self::Write(Gates::Named(names)) => {
-                let named = queues.values().filter(|row| names.contains(&row.name));
-                named.map(|row| row.number).collect()
+                names.iter().filter_map(|name| queues.number(name)).collect()
             }
-            Self::Claim(name) => {
-                queues.values().filter(|row| row.name == *name).map(|row| row.number).collect()
-            }
+            Self::Claim(name) => queues.number(name).into_iter().collect(),
         }
     }
 

@@ -98,8 +98,10 @@ impl<'r> GoingOn<'r> {
         let stamp = answers.into_iter().nth(1).and_then(|answer| answer.rows.into_iter().next());
         let stamp = Columns::of(stamp.ok_or_else(super::sql::corrupt)?).int()?;
         if stamp != work.known.stamp {
-            for row in work.state.queues.values_mut() {
-                row.paused = true;
+            for queue in &queues {
+                if let Some(row) = work.state.queues.get_mut(queue) {
+                    row.paused = true;
+                }
             }
         }
         Ok(token)
@@ -135,7 +137,7 @@ pub(super) fn ahead(known: &Known, request: &Settle) -> String {
 fn looks(known: &Known, go_on: &GoOn) -> String {
     let claim = &go_on.claim;
     let (ticket, node) = (ticket_of(&claim.node, claim.ticket), nodes(Some(&claim.node.0), ""));
-    let queue = known.queues.values().find(|row| *row.name == *claim.queue);
+    let queue = known.queues.named(&claim.queue);
     let Some(queue) = queue.map(|row| row.number) else {
         return format!("{ticket};{node};SELECT NULL");
     };

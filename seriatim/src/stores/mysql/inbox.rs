@@ -170,6 +170,8 @@ fn row_of(row: &mut Columns) -> Try<Row> {
         partition_key: text()?,
         producer: text()?,
         job_id: text()?,
+        max_retries: text()?,
+        key_group: text()?,
         bytes: row.maybe_int()?,
         run_at: row.maybe_int()?,
         expires_at: row.maybe_int()?,

@@ -12,7 +12,7 @@ use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::lane_row::st;
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::tally::Figure;
-use super::work::Work;
+use super::work::{Work, by_id};
 use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, JobView};
 use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::{Cursor, JobId, Mode, Result, Timestamp};
@@ -358,8 +358,7 @@ async fn load(
 ) -> Try<()> {
     let lanes: Vec<u64> = lanes.iter().copied().collect();
     for lanes in lanes.chunks(LIST_MAX) {
-        let these = format!("WHERE id IN ({})", list(lanes.iter().copied()));
-        work.read_lanes(&these, bodies).await?;
+        work.read_lanes(&by_id(lanes.iter().copied()), bodies).await?;
     }
     for ids in ids.chunks(LIST_MAX) {
         let ids = list(ids.iter().map(|id| id.seq()));

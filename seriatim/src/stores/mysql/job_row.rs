@@ -187,9 +187,9 @@ impl JobRow {
         }
     }
 
-    /// When it expires, if it has not ended.
+    /// When it expires, if it has not ended and was never tried.
     pub(super) fn expires_at(&self) -> Option<Timestamp> {
-        self.lane.and(self.entry.options.as_ref()?.expires_at)
+        self.lane.filter(|_| self.entry.attempts == 0).and(self.entry.options.as_ref()?.expires_at)
     }
 
     /// Whether both rows are equal, apart from the payload, which never changes.
@@ -268,7 +268,7 @@ impl JobRow {
     }
 
     /// The row of `seriatim_job` or `seriatim_ended`, in the order of [`JobRow::columns`].
-    pub(super) fn values(&self, queue: &Queue, payload: &str) -> Try<String> {
+    pub(super) fn values(&self, queue: &Queue, payload: String) -> Try<String> {
         let seq = self.entry.id.seq();
         let place = match self.lane {
             Some(lane) => format!("{lane},{},{}", self.gen_, bytes(&self.order(queue))),

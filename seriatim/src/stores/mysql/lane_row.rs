@@ -24,6 +24,9 @@ pub(super) mod st {
     pub(crate) const OPENING: i64 = 9;
 }
 
+/// The priority in the row of a claimed lane whose claim may end though its node lives. Others have 0.
+pub(super) const WATCHED: i64 = 1;
+
 const HELD: i64 = 1;
 const PAUSED: i64 = 2;
 
@@ -154,8 +157,8 @@ impl LaneRow {
         lane
     }
 
-    /// The row of the model's lane, with number `id`, except for `taken`. `before`: the row it was read from. `n`: the
-    /// number of its open jobs.
+    /// The row of the model's lane, with number `id`, except for `taken` and [`WATCHED`]. `before`: the row it was read
+    /// from. `n`: the number of its open jobs.
     pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64) -> Self {
         let hold = lane.hold.as_ref();
         let was_claimed = before.is_some_and(|before| before.st == st::CLAIMED);
@@ -281,7 +284,7 @@ impl LaneRow {
     }
 
     /// The whole row: the values of [`LANE_COLUMNS`] and of `payload`.
-    pub(super) fn values(&self, job: Option<&JobRow>, payload: &str) -> Try<String> {
+    pub(super) fn values(&self, job: Option<&JobRow>, payload: String) -> Try<String> {
         let job = match job {
             Some(job) => format!("{},{}", job.gen_, job.body()?.join(",")),
             None => ["NULL"; 10].join(","),

@@ -266,24 +266,36 @@ impl Work<'_> {
 
     /// In `accumulate`, tells the model the lowest priority number of the open jobs that were not read.
     async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
-        let mut soonest: Vec<(u64, i64)> = Vec::new();
-        let mut unknown = Vec::new();
+        let mut soonest: HashMap<u64, i64> = HashMap::new();
+        let (mut likely, mut all) = (Vec::new(), Vec::new());
         for id in lanes {
             let Some(row) = self.lanes.get(id) else { continue };
             if self.mode(row.q)? != Mode::Accumulate {
                 continue;
             }
-            // The job that the lane's own figure is of may be taken, or leave.
-            match row.soonest.filter(|_| !matches!(need, Need::NextTurn | Need::Removal)) {
-                Some(least) => soonest.push((*id, least)),
-                None => unknown.push(self.soonest_of(row)),
+            let rest = self.unread_of(row);
+            all.push((*id, format!("(SELECT {id}, MIN(prio) {rest}{})", self.newest())));
+            // The job that the lane's own figure is of may be taken, or leave. Often others have the same priority.
+            match row.soonest {
+                Some(least) if matches!(need, Need::NextTurn | Need::Removal) => {
+                    let newest = self.newest();
+                    let one =
+                        format!("(SELECT {id}, prio {rest} AND prio = {least} LIMIT 1{newest})");
+                    likely.push((*id, one));
+                }
+                Some(least) => drop(soonest.insert(*id, least)),
+                None => {}
             }
         }
-        for queries in unknown.chunks(PARTS_MAX) {
-            for row in self.rows(&queries.join(" UNION ALL ")).await? {
-                let mut row = Columns::of(row);
-                let (id, least) = (row.int()? as u64, row.maybe_int()?);
-                soonest.extend(least.map(|least| (id, least)));
+        for queries in [likely, all] {
+            let unknown = queries.into_iter().filter(|(id, _)| !soonest.contains_key(id));
+            let unknown: Vec<String> = unknown.map(|(_, query)| query).collect();
+            for queries in unknown.chunks(PARTS_MAX) {
+                for row in self.rows(&queries.join(" UNION ALL ")).await? {
+                    let mut row = Columns::of(row);
+                    let (id, least) = (row.int()? as u64, row.maybe_int()?);
+                    soonest.extend(least.map(|least| (id, least)));
+                }
             }
         }
         for (id, soonest) in soonest {
@@ -294,18 +306,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A query for the lowest priority number of a lane's open jobs that were not read.
-    fn soonest_of(&self, row: &LaneRow) -> String {
+    /// The end of a query for a lane's open jobs that were not read.
+    fn unread_of(&self, row: &LaneRow) -> String {
         let here = self.state.lanes.get(&row.id);
         let here = here.into_iter().flat_map(|lane| lane.loaded_jobs().map(|job| job.id.seq()));
         format!(
-            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen = {} AND seq NOT IN ({},{}){})",
-            row.id,
+            "FROM seriatim_job FORCE INDEX (job_lane) WHERE lane = {} AND gen = {} AND seq NOT IN ({},{})",
             row.id,
             row.open,
             row.taken,
-            list(here),
-            self.newest()
+            list(here)
         )
     }
 
@@ -436,8 +446,10 @@ impl Work<'_> {
         let mut found = Vec::new();
         for ids in ids.chunks(LIST_MAX / 10) {
             let names: Vec<String> = ids.iter().map(|id| bytes(&id.to_bytes())).collect();
-            let sql =
-                format!("SELECT id, target FROM seriatim_alias WHERE id IN ({})", names.join(","));
+            let sql = format!(
+                "SELECT id, target FROM seriatim_alias FORCE INDEX (PRIMARY) WHERE id IN ({})",
+                names.join(",")
+            );
             let mut wanted: BTreeSet<JobId> = ids.iter().copied().collect();
             for row in self.committed(&sql).await? {
                 let mut row = Columns::of(row);
@@ -450,7 +462,7 @@ impl Work<'_> {
             let sql = format!(
                 "SELECT seq, q, created, lane FROM seriatim_job FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) UNION ALL \
                  SELECT id, q, j_created, id FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
-                 SELECT seq, q, created, NULL FROM seriatim_ended WHERE seq IN ({seqs})"
+                 SELECT seq, q, created, NULL FROM seriatim_ended FORCE INDEX (PRIMARY) WHERE seq IN ({seqs})"
             );
             for row in self.committed(&sql).await? {
                 let mut row = Columns::of(row);
@@ -524,5 +536,10 @@ impl Work<'_> {
 /// The query for one node, or all.
 pub(super) fn nodes(id: Option<&str>, lock: &str) -> String {
     let filter = id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
-    format!("SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}")
+    nodes_from(&format!("{filter} ORDER BY id {lock}"))
+}
+
+/// The query for nodes, completed by `rest`.
+pub(super) fn nodes_from(rest: &str) -> String {
+    format!("SELECT info, beat_at, dead_at, command FROM seriatim_node {rest}")
 }

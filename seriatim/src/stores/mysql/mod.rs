@@ -32,6 +32,7 @@ mod push;
 mod queues;
 mod quiet;
 mod remembered;
+mod rescue;
 mod rings;
 mod save;
 mod secret;
@@ -48,6 +49,7 @@ mod tokens;
 mod transaction;
 mod views;
 mod wake;
+mod walk;
 mod work;
 
 use std::sync::Arc;
@@ -85,6 +87,7 @@ struct Inner {
     remembered: Remembered,
     /// Expired idempotency keys up to this time were looked at by the last sweep.
     names_to: AtomicI64,
+    last_walk: walk::LastWalk,
     bell: Bell,
     quiet: Quiet,
     marks: Marks<Server>,
@@ -99,6 +102,7 @@ impl Inner {
             definitions: Definitions::default(),
             remembered: Remembered::default(),
             names_to: AtomicI64::default(),
+            last_walk: walk::LastWalk::default(),
             bell: Bell::default(),
             quiet: Quiet::default(),
             marks: Marks::default(),
@@ -176,6 +180,7 @@ impl Store for Mysql {
             store_scope: true,
             batches: false,
             series: false,
+            finished_by_time: true,
         }
     }
 

@@ -10,8 +10,8 @@ use super::gates::Lock;
 use super::lane_row::{LaneRow, node_number};
 use super::server::Server;
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::Work;
-use super::{Inner, Mysql, claim};
+use super::work::{Work, by_id};
+use super::{Inner, Mysql, claim, rescue};
 use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
@@ -34,7 +34,13 @@ impl Fleet for Mysql {
                            its claims with the server's";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        transact!(self.inner, Lock::FREE, request.now, work => claim::rescue(work, &request))?
+        let last = self.inner.last_walk.get();
+        let rescued = transact!(
+            self.inner, Lock::FREE, request.now, work => rescue::rescue(work, &request, last)
+        );
+        let (turns, walk) = rescued??;
+        self.inner.last_walk.set(walk);
+        Ok(turns)
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
@@ -139,14 +145,12 @@ async fn read_named(work: &mut Work<'_>, named: &BTreeSet<u64>) -> Try<BTreeSet<
     let mut locked = BTreeSet::new();
     let all: Vec<u64> = named.iter().copied().collect();
     for ids in all.chunks(LIST_MAX) {
-        let these = format!("FORCE INDEX (PRIMARY) WHERE id IN ({})", list(ids.iter().copied()));
-        let these = format!("{these} FOR UPDATE SKIP LOCKED");
+        let these = format!("{} FOR UPDATE SKIP LOCKED", by_id(ids.iter().copied()));
         locked.extend(work.read_lanes(&these, Bodies::None).await?);
         let left: Vec<u64> =
             ids.iter().copied().filter(|id| !work.lanes.contains_key(id)).collect();
         if !left.is_empty() {
-            let these = format!("WHERE id IN ({})", list(left));
-            work.read_lanes(&these, Bodies::None).await?;
+            work.read_lanes(&by_id(left), Bodies::None).await?;
         }
     }
     Ok(locked)
@@ -167,8 +171,8 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     if lanes.is_empty() {
         return Ok(());
     }
-    let ids = list(lanes);
-    work.read_lanes(&format!("WHERE id IN ({ids})"), Bodies::None).await?;
+    let ids = list(&lanes);
+    work.read_lanes(&by_id(lanes), Bodies::None).await?;
     let from = format!(
         "FROM seriatim_flag f JOIN seriatim_job j ON j.seq = f.seq JOIN seriatim_lane l ON l.id = j.lane \
          WHERE f.lane IN ({ids}) AND (j.gen < l.open OR j.seq = l.taken)"

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, DriverError, Error as Driver, Row};
+use mysql_async::{Conn, DriverError, Error as Driver, Row, Value};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 use super::error::Try;
@@ -20,6 +20,9 @@ pub(super) const LOCK_WAIT_SECONDS: u32 = 10;
 /// How many seconds the server waits for the next statement of a transaction. A process that hangs in a transaction
 /// would otherwise keep its locks, and its claims could not be rescued.
 const IDLE_IN_TRANSACTION_SECONDS: u32 = 5;
+
+/// A connection keeps buffers as large as its longest statement or row. One with longer ones than this is not used again.
+const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// The connections of a store.
 pub(super) struct Pool {
@@ -47,6 +50,8 @@ pub(super) struct Pool {
 pub(super) struct Loan<'a> {
     pool: &'a Pool,
     conn: Conn,
+    /// The bytes of its longest statement or row.
+    longest: usize,
     _place: SemaphorePermit<'a>,
 }
 
@@ -104,7 +109,7 @@ impl Pool {
             Some(conn) => conn,
             None => self.connect().await?,
         };
-        Ok(Loan { pool: self, conn, _place: place })
+        Ok(Loan { pool: self, conn, longest: 0, _place: place })
     }
 
     /// Carries out a push, which takes one of the connections for those.
@@ -193,6 +198,12 @@ impl Pool {
         Ok(conn)
     }
 
+    /// Connections that wait for the next call.
+    #[cfg(test)]
+    pub(super) fn idle(&self) -> usize {
+        lock(&self.idle).len()
+    }
+
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.places.close();
@@ -232,12 +243,21 @@ async fn refuse_several_writers(conn: &mut Conn) -> Try<()> {
     Err(Error::new(ErrorKind::Unsupported, message).into())
 }
 
+/// The bytes of a row.
+fn length(row: &Row) -> usize {
+    let length = |value: &Value| if let Value::Bytes(bytes) = value { bytes.len() } else { 0 };
+    (0..row.len()).filter_map(|column| row.as_ref(column)).map(length).sum()
+}
+
 impl Loan<'_> {
     /// Runs statements in order, in one round trip. The first failure ends it.
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         #[cfg(test)]
         lock(&self.pool.statements).push(sql.to_owned());
-        run(&mut self.conn, sql).await
+        let answers = run(&mut self.conn, sql).await?;
+        let rows = answers.iter().flat_map(|answer| &answer.rows).map(length);
+        self.longest = rows.chain([self.longest, sql.len()]).max().unwrap_or_default();
+        Ok(answers)
     }
 
     /// Runs one statement and returns its rows.
@@ -248,7 +268,7 @@ impl Loan<'_> {
 
     /// Returns the connection to the pool. No transaction may be open.
     pub(super) fn give_back(self) {
-        if !self.pool.closed.load(Ordering::Relaxed) {
+        if !self.pool.closed.load(Ordering::Relaxed) && self.longest <= KEPT_BYTES_MAX {
             lock(&self.pool.idle).push(self.conn);
         }
     }

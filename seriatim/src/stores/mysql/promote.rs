@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::load::Need;
-use super::sql::{Columns, list};
-use super::work::Work;
+use super::sql::Columns;
+use super::work::{Work, by_id};
 use crate::model::limits::PROMOTE_LANES_MAX;
 
 /// How many lanes are promoted in one step.
@@ -37,10 +37,7 @@ pub(super) async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
         ids.push(Columns::of(row).int()? as u64);
     }
     if !ids.is_empty() {
-        let these = format!(
-            "FORCE INDEX (PRIMARY) WHERE id IN ({}) AND wake <= {now} FOR UPDATE SKIP LOCKED",
-            list(ids)
-        );
+        let these = format!("{} AND wake <= {now} FOR UPDATE SKIP LOCKED", by_id(ids));
         let ids = work.read_lanes(&these, Bodies::None).await?;
         reposition(work, &ids).await?;
     }

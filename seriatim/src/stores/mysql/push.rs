@@ -200,7 +200,8 @@ async fn recall(
             names.iter().map(|name| format!("({},'',0)", place(name))).collect();
         let each: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
         let mut sql = format!(
-            "SELECT q, k, name, job, until FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({}){}",
+            "SELECT q, k, name, job, until FROM seriatim_idempotency FORCE INDEX (PRIMARY) \
+             WHERE job <> '' AND (q, k, name) IN ({}){}",
             each.join(","),
             work.newest()
         );
@@ -252,7 +253,7 @@ async fn uncommitted(
     let mut committed = BTreeSet::new();
     for places in places.chunks(NAMES_MAX) {
         let sql = format!(
-            "SELECT job FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({})",
+            "SELECT job FROM seriatim_idempotency FORCE INDEX (PRIMARY) WHERE job <> '' AND (q, k, name) IN ({})",
             places.join(",")
         );
         for row in work.committed(&sql).await? {

@@ -22,7 +22,11 @@ const STEP_ROWS: usize = 1_000;
 #[async_trait]
 impl Queues for Mysql {
     async fn declare(&self, request: Declare) -> Result<()> {
-        transact!(self.inner, Lock::ALONE, request.now, work => declare(work, &request.queues))
+        transact!(self.inner, Lock::ALONE, request.now, work => declare(work, &request.queues, false))
+    }
+
+    async fn declare_new(&self, request: Declare) -> Result<()> {
+        transact!(self.inner, Lock::ALONE, request.now, work => declare(work, &request.queues, true))
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
@@ -40,11 +44,15 @@ impl Queues for Mysql {
     }
 }
 
-async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
+/// Declares queues; with `keep` only those that are not declared.
+async fn declare(work: &mut Work<'_>, queues: &[Queue], keep: bool) -> Try<()> {
     // Only a change of mode or merge reads lanes, and then all of the queue.
     let mut changed: BTreeMap<u32, bool> = BTreeMap::new();
     for queue in queues {
         let Ok(row) = work.state.queue(&queue.name) else { continue };
+        if keep && row.declared {
+            continue;
+        }
         if (row.queue.mode, row.queue.merge) != (queue.mode, queue.merge) {
             let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
             *changed.entry(row.number).or_default() |= may_convert;
@@ -61,6 +69,9 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     let (mut limited, mut repaced) = (BTreeSet::new(), Vec::new());
     for queue in queues {
         let Ok(row) = work.state.queue(&queue.name) else { continue };
+        if keep && row.declared {
+            continue;
+        }
         if (row.queue.limit, &row.queue.groups) != (queue.limit, &queue.groups) {
             limited.insert(row.number);
         }
@@ -69,7 +80,7 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         }
     }
     let now = work.now;
-    work.state.declare(now, queues.to_vec())?;
+    work.state.declare(now, queues.to_vec(), keep)?;
     if !limited.is_empty() {
         // Claims under way know the old limits, and their turns are not counted before they end.
         work.run(&wait_for_claims(&limited)).await?;

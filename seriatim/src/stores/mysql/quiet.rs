@@ -79,7 +79,7 @@ impl Quiet {
         let (mut quiet, mut others) = (Vec::new(), Vec::new());
         for queue in queues {
             match memory.queues.get(&queue) {
-                Some((due, until)) if now < *until => quiet.push(QueueDue { due: *due, queue }),
+                Some((due, until)) if now < *until => quiet.push(QueueDue::new(queue, *due)),
                 _ => others.push(queue),
             }
         }
@@ -96,7 +96,7 @@ impl Quiet {
         if memory.heard.is_none() || memory.rung_all > begun.rings {
             return;
         }
-        for QueueDue { queue, due } in found {
+        for QueueDue { queue, due, .. } in found {
             let length = due.map_or(BELIEVED, |due| due.since(now).min(BELIEVED));
             if length > Duration::ZERO
                 && memory.rung.get(queue).is_none_or(|rung| *rung <= begun.rings)
@@ -118,7 +118,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 
     fn found(queue: &str, due: Option<Timestamp>) -> QueueDue {
-        QueueDue { queue: queue.into(), due }
+        QueueDue::new(queue.into(), due)
     }
 
     fn known(quiet: &Quiet) -> Vec<String> {

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 
 use super::definitions::Known;
 use super::error::{Fail, Try};
-use super::sql::{delete, literals};
+use super::sql::{delete, list, literals};
 use super::tally::{Figure, Figures};
 use super::work::Work;
 use crate::contract::Settled;
 use crate::lock::lock;
 use crate::model::{Settlement, Turn};
-use crate::stores::state::QueueRow;
+use crate::stores::state::queues::Queues;
 
 /// Most lanes remembered. Above it all are forgotten, which only costs time.
 const LANES_MAX: usize = 100_000;
@@ -65,6 +65,11 @@ impl Remembered {
     }
 }
 
+fn lock_bare(lanes: &BTreeSet<u64>) -> String {
+    let lanes = list(lanes.iter().copied());
+    format!("SELECT 1 FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({lanes}) FOR UPDATE")
+}
+
 impl Deletion {
     /// The statements that settle these turns, if all are done and on the fast path.
     pub(super) fn of(turns: &[Settlement], mine: &[Option<Mine>], known: &Known) -> Option<Self> {
@@ -73,11 +78,14 @@ impl Deletion {
         if turns.is_empty() || !turns.iter().all(|turn| is_done(turn) && !is_kept(turn)) {
             return None;
         }
-        let (mut keys, mut claims) = (BTreeMap::new(), BTreeMap::new());
+        let (mut keys, mut claims, mut bare) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         for (turn, mine) in turns.iter().zip(mine) {
             let (queue, lane) = (turn.lane.queue, mine.as_ref().filter(|lane| lane.is_fast)?);
-            if let Some(key) = &lane.key {
-                keys.entry(queue).or_insert_with(BTreeSet::new).insert(key.clone());
+            match &lane.key {
+                Some(key) => {
+                    keys.entry(queue).or_insert_with(BTreeSet::new).insert(key.clone());
+                }
+                None => drop(bare.insert(lane.lane)),
             }
             let claim = claims.entry((queue, turn.token.0)).or_insert_with(BTreeSet::new);
             claim.insert(lane.lane);
@@ -102,7 +110,11 @@ impl Deletion {
             );
             delete("seriatim_lane", "id", &ids.iter().copied().collect::<Vec<_>>(), &is_last)
         };
-        let all: Vec<String> = keys.iter().map(lock).chain(claims.iter().map(deletion)).collect();
+        // Those without one in the order of their numbers, which several deletions may not have.
+        let deleted = claims.values().flatten().filter(|lane| bare.contains(*lane));
+        let bare = (!deleted.is_sorted()).then(|| lock_bare(&bare));
+        let locks = keys.iter().map(lock).chain(bare);
+        let all: Vec<String> = locks.chain(claims.iter().map(deletion)).collect();
         Some(Self { sql: all.join(";"), statements: claims.len() })
     }
 
@@ -132,7 +144,7 @@ impl Deletion {
 }
 
 /// Whether a done job of this turn is kept.
-fn is_kept(queues: &BTreeMap<u32, QueueRow>, turn: &Settlement) -> bool {
+fn is_kept(queues: &Queues, turn: &Settlement) -> bool {
     let row = queues.get(&turn.lane.queue);
     row.is_none_or(|row| !row.queue.retention().is_zero())
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::definitions::{CLOSING, Known};
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, DEAD, JobRow, Table, WAITING, generation};
-use super::lane_row::{LANE_COLUMNS, LaneRow, st};
+use super::lane_row::{LANE_COLUMNS, LaneRow, WATCHED, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, delete, list, maybe_text, text};
 use super::tally::{Figure, Figures};
 use super::work::{UNNUMBERED, Work};
+use crate::contract::Lease;
 use crate::model::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
@@ -38,29 +39,28 @@ struct Batch<'a> {
     head: String,
     tail: &'a str,
     done: Vec<String>,
-    rows: String,
+    /// The next one, without its tail.
+    next: String,
 }
 
 impl<'a> Batch<'a> {
     fn new(head: impl Into<String>, tail: &'a str) -> Self {
-        Self { head: head.into(), tail, done: Vec::new(), rows: String::new() }
+        Self { head: head.into(), tail, done: Vec::new(), next: String::new() }
     }
 
     fn add(&mut self, row: &str) {
-        if !self.rows.is_empty() {
-            if self.rows.len() + row.len() > STATEMENT_BYTES_MAX {
-                self.cut();
-            } else {
-                self.rows.push(',');
-            }
+        if self.next.len() + row.len() > STATEMENT_BYTES_MAX {
+            self.cut();
         }
-        self.rows.push_str(row);
+        self.next.push_str(if self.next.is_empty() { &self.head } else { "," });
+        self.next.push_str(row);
     }
 
     fn cut(&mut self) {
-        if !self.rows.is_empty() {
-            let rows = std::mem::take(&mut self.rows);
-            self.done.push(format!("{}{rows}{}", self.head, self.tail));
+        if !self.next.is_empty() {
+            let mut sql = std::mem::take(&mut self.next);
+            sql.push_str(self.tail);
+            self.done.push(sql);
         }
     }
 
@@ -205,6 +205,9 @@ impl Work<'_> {
             let n = (lane.open_count() as u64 + lane.unread.open) as i64;
             let mut row = LaneRow::of(lane, numbers.number(*number), before, n);
             row.taken = self.taken(lane, &row);
+            if self.is_watched(lane, before) {
+                row.prio = WATCHED;
+            }
             let mut add = |job: &Entry, is_closed, later: bool| {
                 let old = self.jobs.get(&job.id.seq()).filter(|old| old.lane.is_some());
                 let is_closed_by_row = is_closed && job.id.seq() as i64 != row.taken;
@@ -227,6 +230,19 @@ impl Work<'_> {
         After { lanes, jobs }
     }
 
+    /// Whether the lane's claim has a lease of its own, or one shorter than its node's.
+    fn is_watched(&self, lane: &Lane, before: Option<&LaneRow>) -> bool {
+        let Some(hold) = &lane.hold else { return false };
+        let is_same = |row: &&LaneRow| row.st == st::CLAIMED && row.tok == lane.token.0;
+        match (before.filter(is_same), hold.lease) {
+            (Some(row), _) => row.prio == WATCHED,
+            (None, Lease::Own { .. }) => true,
+            (None, Lease::Node { ttl }) => {
+                self.state.nodes.get(&hold.node).is_none_or(|node| ttl < node.info.lease)
+            }
+        }
+    }
+
     /// The only closed job whose row would have to be written, if there is one.
     fn taken(&self, lane: &Lane, row: &LaneRow) -> i64 {
         if row.st != st::CLAIMED {
@@ -244,6 +260,14 @@ impl Work<'_> {
             (Some(seq), None) => seq as i64,
             _ => 0,
         }
+    }
+
+    /// Writes the statements that are full: those with payloads are large.
+    async fn write_full(&mut self, batch: &mut Batch<'_>) -> Try<()> {
+        for sql in std::mem::take(&mut batch.done) {
+            self.write(&sql).await?;
+        }
+        Ok(())
     }
 
     async fn write_all(&mut self, batch: Batch<'_>) -> Try<()> {
@@ -272,7 +296,8 @@ impl Work<'_> {
         for (seq, job) in after.jobs.iter().filter(|(_, job)| job.table() == table) {
             if self.jobs.get(seq).is_none_or(|before| before.table() != table) {
                 let queue = self.state.queue_row(job.q).ok_or_else(super::sql::corrupt)?;
-                batch.add(&job.values(&queue.queue, &self.payload(job))?);
+                batch.add(&job.values(&queue.queue, self.payload(job))?);
+                self.write_full(&mut batch).await?;
             }
         }
         self.write_all(batch).await
@@ -319,7 +344,8 @@ impl Work<'_> {
             let job = after.jobs.get(&row.id).filter(|job| job.table() == Table::Lane);
             let payload = job.map_or_else(|| "NULL".to_owned(), |job| self.payload(job));
             let batch = if is_reserved.contains(&row.id) { &mut reserved } else { &mut new };
-            batch.add(&row.values(job, &payload)?);
+            batch.add(&row.values(job, payload)?);
+            self.write_full(batch).await?;
         }
         self.write_all(new).await?;
         self.write_all(reserved).await
@@ -463,12 +489,9 @@ impl Work<'_> {
         };
         self.jobs.values().for_each(|job| add_dead(job, -1));
         after.jobs.values().for_each(|job| add_dead(job, 1));
-        for row in self.state.queues.values_mut() {
-            if (row.processed, row.failed) != (0, 0) {
-                changes.add(row.number, Figure::Processed, row.processed as i64);
-                changes.add(row.number, Figure::Failed, row.failed as i64);
-                (row.processed, row.failed) = (0, 0);
-            }
+        for (queue, (processed, failed)) in std::mem::take(&mut self.state.ended) {
+            changes.add(queue, Figure::Processed, processed as i64);
+            changes.add(queue, Figure::Failed, failed as i64);
         }
         changes
     }
@@ -482,7 +505,7 @@ impl Work<'_> {
             " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
         );
         let mut gates = Batch::new("INSERT IGNORE INTO seriatim_gate (q, claims) VALUES ", "");
-        for (number, row) in &self.state.queues {
+        for (number, row) in self.state.queues.iter() {
             let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
             let before = self.known.queues.get(number);
             let same = before.is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);

@@ -104,7 +104,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   k VARBINARY(512) NULL,
   st TINYINT NOT NULL,                       -- 0 ready, 1 scheduled, 2 claimed, 3 held or paused, 9 being opened
   class BIGINT NOT NULL DEFAULT 0,           -- route * 2 + (a crash behind it ? 1 : 0); of a claimed lane, its group alone
-  prio INT NOT NULL DEFAULT 0,
+  prio INT NOT NULL DEFAULT 0,               -- of a claimed lane, 1: its claim may end though its node lives
   due BIGINT NOT NULL DEFAULT 0,
   wake BIGINT NULL,                          -- when its position must be computed again
   tok BIGINT NOT NULL DEFAULT 0,
@@ -280,6 +280,8 @@ CREATE TABLE IF NOT EXISTS seriatim_inbox (
   refused TEXT NULL,
   refused_at TIMESTAMP(6) NULL,
   waits TINYINT AS (refused IS NULL) VIRTUAL,
+  max_retries INT NULL,
+  key_group TEXT NULL,
   KEY inbox_waiting (waits, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
 
@@ -329,7 +331,7 @@ LEFT JOIN seriatim_node n ON n.number = l.node AND l.st = 2;
 CREATE OR REPLACE VIEW seriatim_lanes AS
 SELECT CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS `key`,
   CASE l.st WHEN 2 THEN 'claimed' WHEN 3 THEN IF(l.flags & 2, 'paused', 'held') ELSE 'waiting' END AS state,
-  l.n + l.c AS jobs, FROM_UNIXTIME(l.due * 0.000001) AS due, l.prio AS priority, l.retry AS retry_count, l.crashes,
+  l.n + l.c AS jobs, FROM_UNIXTIME(l.due * 0.000001) AS due, IF(l.st = 2, 0, l.prio) AS priority, l.retry AS retry_count, l.crashes,
   CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(n.id USING utf8mb4) AS node,
   IF(l.st = 2, FROM_UNIXTIME(l.claimed_at * 0.000001), NULL) AS claimed_at,
   IF(l.st = 2 AND l.own, FROM_UNIXTIME(l.until * 0.000001), NULL) AS lease_until,
@@ -348,7 +350,8 @@ SELECT CONVERT(n.id USING utf8mb4) AS node,
   JSON_UNQUOTE(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.host')) AS host,
   CAST(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.pid') AS SIGNED) AS pid,
   JSON_UNQUOTE(JSON_EXTRACT(CONVERT(n.info USING utf8mb4), '$.version')) AS version,
-  FROM_UNIXTIME(n.beat_at * 0.000001) AS heartbeat_at, n.dead_at IS NULL AS alive,
+  -- That of a node whose process is gone is stored 200 years earlier: see `stores/gone.rs`.
+  FROM_UNIXTIME((n.beat_at + IF(n.beat_at < 0, 6307200000000000, 0)) * 0.000001) AS heartbeat_at, n.dead_at IS NULL AS alive,
   CONVERT(n.command USING utf8mb4) AS told,
   (SELECT COUNT(*) FROM seriatim_lane l WHERE l.st = 2 AND l.node = n.number) AS lanes
 FROM seriatim_node n;

@@ -14,7 +14,7 @@ use super::promote::promote;
 use super::remembered::Mine;
 use super::sql::{Columns, list};
 use super::tokens::{draw_token, note_time_of_claim};
-use super::work::Work;
+use super::work::{Work, by_id};
 use crate::contract::{Claim, Claimed};
 use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::{Queue, Result, Share, Timestamp, Turn, Usage};
@@ -461,9 +461,8 @@ async fn lock_chosen(work: &mut Work<'_>, seen: &Seen, chosen: &[u64]) -> Try<Ve
     if chosen.is_empty() {
         return Ok(Vec::new());
     }
-    let ids = list(chosen.iter().copied());
-    let sql =
-        format!("FORCE INDEX (PRIMARY) WHERE id IN ({ids}) AND st = 0 FOR UPDATE SKIP LOCKED");
+    let these = by_id(chosen.iter().copied());
+    let sql = format!("{these} AND st = 0 FOR UPDATE SKIP LOCKED");
     let mut locked: HashSet<u64> =
         work.read_lanes(&sql, Bodies::Lengths).await?.into_iter().collect();
     locked.retain(|id| {

@@ -8,7 +8,7 @@ use super::error::Try;
 use super::job_row::DEAD;
 use super::load::Need;
 use super::push::{NAMES_MAX, delete_names};
-use super::sql::{Columns, bytes, literals};
+use super::sql::{Columns, LIST_MAX, bytes, delete, literals};
 use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
@@ -36,6 +36,7 @@ pub(super) async fn sweep(
     swept.more |= work.fold_figures().await?;
     let expired = format!("DELETE FROM seriatim_extension WHERE until < {at} LIMIT {rows_max}");
     work.run(&expired).await?;
+    forget_shares(work, rows_max).await?;
     let old = at - micros(DEAD_NODE_SHOWN);
     let old = format!("FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
     let ids = format!("SELECT id {old}");
@@ -55,31 +56,44 @@ pub(super) async fn sweep(
 /// [`LOCKED_PAGES_MAX`] pages of them. Returns whether there may be more jobs to end now.
 async fn lock_expired(work: &mut Work<'_>, rows_max: usize) -> Try<bool> {
     let (now, most) = (work.now.as_micros(), rows_max + 1);
-    let (mut last, mut found, mut more) = (0, 0, true);
+    let (mut last, mut found, mut more, mut stale) = ((0, 0), 0, true, Vec::new());
     for _ in 0..LOCKED_PAGES_MAX {
+        let (at, seq) = last;
+        // Without those that run.
         let sql = format!(
-            "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
-             JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) WHERE e.at <= {now} AND e.seq > {last} \
-             AND COALESCE(j.gen, l.j_gen) >= l.open AND COALESCE(j.attempts, l.j_attempts) = 0 AND e.seq <> l.taken \
-             ORDER BY e.seq LIMIT {most}"
+            "SELECT e.at, e.seq, IF(COALESCE(j.attempts, l.j_attempts) = 0, l.id, NULL) \
+             FROM seriatim_expiry e FORCE INDEX (expiry_at) LEFT JOIN seriatim_job j ON j.seq = e.seq \
+             LEFT JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) \
+             WHERE e.at BETWEEN {at} AND {now} AND (e.at > {at} OR e.seq > {seq}) \
+             AND IFNULL(COALESCE(j.gen, l.j_gen) < l.open OR e.seq = l.taken, 0) = 0 \
+             ORDER BY e.at, e.seq LIMIT {most}"
         );
-        let mut expired = Vec::new();
-        for row in work.rows(&sql).await? {
+        let (rows, mut expired) = (work.rows(&sql).await?, BTreeSet::new());
+        more = rows.len() > rows_max;
+        for row in rows {
             let mut row = Columns::of(row);
-            let (seq, lane) = (row.int()? as u64, row.int()? as u64);
-            work.leaving.entry(lane).or_default().push(seq);
-            expired.push(lane);
-            last = seq;
+            last = (row.int()?, row.int()?);
+            let seq = last.1 as u64;
+            match row.maybe_int()? {
+                Some(lane) => {
+                    work.leaving.entry(lane as u64).or_default().push(seq);
+                    expired.insert(lane as u64);
+                }
+                // It was tried, or is gone: earlier builds kept the entry.
+                None => stale.push(seq),
+            }
         }
-        work.lock_lanes(&expired.iter().copied().collect()).await?;
-        more = expired.len() > rows_max;
-        found += expired.iter().filter(|lane| work.lanes.contains_key(lane)).count();
+        work.lock_lanes(&expired).await?;
+        found += expired.iter().filter_map(|lane| work.lanes.get(lane)).count();
         if !more || found >= rows_max {
             break;
         }
     }
+    for seqs in stale.chunks(LIST_MAX) {
+        work.write(&delete("seriatim_expiry", "seq", seqs, "")).await?;
+    }
     // If all are locked, the next sweep is soon enough.
-    Ok(more && found > 0)
+    Ok(more && (found > 0 || !stale.is_empty()))
 }
 
 /// Deletes finished and dead jobs after their retention, and dead ones above the queue's limit.
@@ -95,9 +109,9 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     let figures = work.figures().await?;
     let mut dead = Vec::new();
     for queue in work.state.queues.keys().copied().collect::<Vec<_>>() {
-        let count = figures.get(queue, Figure::Dead);
+        let (count, most) = (figures.get(queue, Figure::Dead), most.saturating_sub(dead.len()));
         let Some(definition) = work.state.queue_row(queue).map(|row| &row.queue) else { continue };
-        if count == 0 {
+        if count == 0 || most == 0 {
             continue;
         }
         let over = count.saturating_sub(definition.retain_dead_max).min(most as u64) as usize;
@@ -126,6 +140,21 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
         }
     }
     swept.dead = dead;
+    Ok(())
+}
+
+/// Forgets groups whose rates hold nothing back.
+async fn forget_shares(work: &mut Work<'_>, rows_max: usize) -> Try<()> {
+    let sql = format!(
+        "SELECT q, grp FROM seriatim_share WHERE grp >= 0 AND paced <= {} LIMIT {rows_max} FOR UPDATE SKIP LOCKED",
+        work.now.as_micros().saturating_mul(1_000)
+    );
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        let (queue, group) = (row.int()?, row.int()?);
+        work.write(&format!("DELETE FROM seriatim_share WHERE q = {queue} AND grp = {group}"))
+            .await?;
+    }
     Ok(())
 }
 

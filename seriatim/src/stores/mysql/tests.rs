@@ -2,6 +2,7 @@
 
 mod busy;
 mod connecting;
+mod definitions;
 mod deletion;
 mod emptied;
 mod failover;
@@ -16,6 +17,7 @@ mod partly;
 mod pausing;
 mod plans;
 mod reading;
+mod rescue;
 mod steps;
 mod taken;
 mod transactions;
@@ -169,7 +171,7 @@ async fn a_store_of_another_version_is_refused() {
         session(&database).await.query_drop(other).await.unwrap();
         let error = store.migrate().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        let (found, ours) = (format!("has version {version}"), "knows version 9");
+        let (found, ours) = (format!("has version {version}"), "knows version 12");
         let message = error.to_string();
         assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
     }
@@ -184,7 +186,7 @@ async fn a_step_of_a_migration_that_was_cut_off_is_repeated() {
     store.migrate().await.unwrap();
     let version = "SELECT version FROM seriatim_meta";
     let version: Option<i64> = session(&database).await.query_first(version).await.unwrap();
-    assert_eq!(version, Some(9));
+    assert_eq!(version, Some(12));
 }
 
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
@@ -459,4 +461,17 @@ async fn a_lane_of_many_jobs_is_read_in_part() {
         crate::store::plan(&turn, &Queue::accumulate("q"), &outcome.into(), &|_| LEASE);
     assert!(store.settle(Settle::now(vec![settlement])).await.unwrap()[0].is_ok());
     assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), 600, "equal ones are one");
+}
+
+#[tokio::test]
+async fn a_push_beyond_the_last_job_number_is_refused() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    let last = format!("ALTER TABLE seriatim_number AUTO_INCREMENT = {}", (1_u64 << 43) - 1);
+    session(&database).await.query_drop(last).await.unwrap();
+    push(&store, (0..16).map(|i| job("k", i)).collect()).await;
+    let beyond = store.push(Push { now: None, jobs: vec![job("k", 16)] }).await.unwrap_err();
+    assert_eq!(beyond.kind(), ErrorKind::Full, "{beyond}");
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 16);
 }

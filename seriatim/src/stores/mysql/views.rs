@@ -13,7 +13,7 @@ use super::lane_row::{node_number, st};
 use super::load::Need;
 use super::sql::{Columns, list, text};
 use super::tally::Figure;
-use super::work::Work;
+use super::work::{Work, by_id};
 use super::{Inner, Mysql, by_due, claim, job_pages};
 use crate::contract::{
     JobQuery, JobView, LaneOrder, LaneQuery, LaneSource, LaneView, NodeView, Page, QueueDue,
@@ -232,8 +232,7 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
         look.at(*next, behind.clone(), None);
     }
     let (ids, next, cut) = look.page();
-    let of_page = format!("WHERE id IN ({})", list(ids.iter().copied()));
-    work.read_lanes(&of_page, Bodies::None).await?;
+    work.read_lanes(&by_id(ids.iter().copied()), Bodies::None).await?;
     work.load_jobs(&ids, Need::Position, true, Bodies::None, &HashMap::new()).await?;
     work.load_nodes(None, "").await?;
     let view = |id: &u64| {

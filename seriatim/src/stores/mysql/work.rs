@@ -14,7 +14,7 @@ use super::job_row::JobRow;
 use super::lane_row::{LaneRow, lane_columns, st};
 use super::pool::{Answer, Pool, Session};
 use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, given, list, literals};
-use crate::model::{Mode, Timestamp};
+use crate::model::{Error, ErrorKind, Mode, Timestamp};
 use crate::stores::state::State;
 
 /// How many job numbers one row of `seriatim_number` stands for.
@@ -136,8 +136,8 @@ impl<'a> Work<'a> {
     }
 
     fn give_definitions(&mut self, known: Arc<Known>) {
-        self.state.queues.clone_from(&known.queues);
-        self.state.routes.clone_from(&known.routes);
+        self.state.queues = known.queues.clone();
+        self.state.routes = known.routes.clone();
         self.known = known;
     }
 
@@ -219,6 +219,12 @@ impl<'a> Work<'a> {
     pub(super) async fn write(&mut self, sql: &str) -> Try<()> {
         let (before, count) = &mut self.pending;
         if before.len() + sql.len() > STATEMENT_BYTES_MAX {
+            // A large payload is not copied behind the others.
+            if sql.len() > STATEMENT_BYTES_MAX && *count > 0 {
+                let before = std::mem::take(before);
+                *count = 0;
+                self.session.run(before.trim_end_matches(';')).await?;
+            }
             self.run(sql).await?;
             return Ok(());
         }
@@ -242,7 +248,12 @@ impl<'a> Work<'a> {
         );
         let first = self.run(&sql).await?.first().map(|answer| answer.first_id);
         let first = first.filter(|id| *id > 0).ok_or_else(super::sql::corrupt)?;
-        Ok(first * NUMBERS_IN_ROW)
+        let first = first.checked_mul(NUMBERS_IN_ROW).unwrap_or(UNNUMBERED);
+        if first.saturating_add(numbers as u64) > UNNUMBERED {
+            let message = "the store has given out all of its 2^47 job numbers";
+            return Err(Error::new(ErrorKind::Full, message).into());
+        }
+        Ok(first)
     }
 
     pub(super) fn mode(&self, queue: u32) -> Try<Mode> {
@@ -416,6 +427,11 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
+}
+
+/// The lanes with these numbers. The optimiser would read the whole table where its statistics are old.
+pub(super) fn by_id(ids: impl IntoIterator<Item = u64>) -> String {
+    format!("FORCE INDEX (PRIMARY) WHERE id IN ({})", list(ids))
 }
 
 /// The lanes of these keys of a queue, locked through the index that has that order.

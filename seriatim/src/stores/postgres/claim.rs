@@ -62,7 +62,7 @@ impl Consumer for Postgres {
         let cut = column::<_, Option<bool>>(last, "o_cut")?.unwrap_or(false);
         let turns = turns(jobs, 2, true)?;
         self.names.learn(&turns);
-        self.rounds.claimed(turns.len(), &self.pool);
+        self.rounds.claimed(&turns, &self.pool);
         Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut, unanswered: false })
     }
 
@@ -74,6 +74,11 @@ impl Consumer for Postgres {
         }
         let answer = self.settle_free(&request).await?;
         self.rounds.count(&self.pool);
+        let jobs_next = |settled: &Settled| match settled {
+            Settled::Ok { next: Some(turn), .. } => turn.jobs.len(),
+            _ => 0,
+        };
+        self.rounds.taken(0, answer.settled.iter().map(jobs_next).sum(), &self.pool);
         let mut wake = Wake::of(answer.called.iter().map(String::as_str));
         if answer.waits {
             wake.merge(&self.names.wake_of(turns));

@@ -32,6 +32,9 @@ const STEPS: &[&str] = &[
     include_str!("sql/to_35.sql"),
     include_str!("sql/to_36.sql"),
     include_str!("sql/to_37.sql"),
+    include_str!("sql/to_38.sql"),
+    include_str!("sql/to_39.sql"),
+    include_str!("sql/to_40.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

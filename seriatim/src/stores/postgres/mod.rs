@@ -154,6 +154,7 @@ impl Store for Postgres {
             store_scope: true,
             batches: true,
             series: true,
+            finished_by_time: true,
         }
     }
 

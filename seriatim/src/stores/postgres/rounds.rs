@@ -1,19 +1,48 @@
 //! What this process tidies up in the background after many calls: claims would pass by the entries of lanes that were
-//! claimed before, and statistics would add up ever more rows.
+//! claimed before, tables would grow by what has ended, and statistics would add up ever more rows.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use super::convert::column;
 use super::pool::Pool;
-use crate::model::Result;
+use crate::lock::lock;
+use crate::model::Turn;
 
-/// Lanes that this process claims between two rounds, at least. Each leaves an entry in the index of `ready`, which every
-/// claim passes by until a vacuum. Autovacuum comes once a minute, after millions.
-const LANES_MIN: u64 = 20_000;
+/// Each claimed lane leaves an entry in the index of `ready`, which every claim passes by until a vacuum. Autovacuum
+/// comes once a minute, after millions.
+const READY: Vacuum = Vacuum {
+    statement: "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.ready",
+    table: "ready",
+    unit: Unit::Lanes,
+    enough: 20_000,
+};
+/// Each ended lane leaves some 400 bytes, which new ones take after a vacuum. Between two visits of autovacuum a busy
+/// queue would take a gigabyte.
+const LANES: Vacuum = Vacuum {
+    statement: "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.lane, seriatim.batch",
+    table: "lane",
+    unit: Unit::Lanes,
+    enough: 50_000,
+};
+/// Likewise each ended job that waited behind another one of its lane. Where none did, the table is empty.
+const ITEMS: Vacuum = Vacuum {
+    statement: "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.item",
+    table: "item",
+    unit: Unit::Jobs,
+    enough: 50_000,
+};
 
-/// A round reads the whole index, so a longer one waits for more claims: at most this many entries are read for each.
-const ENTRIES_EACH: f64 = 10.0;
+static VACUUMS: [Vacuum; 3] = [READY, LANES, ITEMS];
+const VACUUMED_AGO: &str = "SELECT (extract(epoch FROM clock_timestamp() - greatest(last_vacuum, last_autovacuum)) * 1000000)::bigint \
+     FROM pg_stat_all_tables WHERE relid = ('seriatim.' || $1::text)::regclass";
+
+/// Of the time, what each vacuum takes at most, over all processes. It reads whole indexes, and if an open transaction keeps
+/// what was deleted, all of that. With a smaller share a busy queue leaves more than a vacuum gets rid of: the next one takes
+/// longer, and the one after it comes later still.
+const SHARE_MAX_PERCENT: u32 = 10;
+/// So the next one waits for this many times as long as the last one took.
+const REST: u32 = 100 / SHARE_MAX_PERCENT - 1;
 
 /// Calls of this process between two rounds for `tally`: each adds a row or two, which statistics read until they are
 /// folded.
@@ -24,18 +53,60 @@ const FOLD: &str = "SELECT seriatim.fold(100000)";
 const VACUUM_TALLY: &str =
     "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.tally, seriatim.freed, seriatim.share";
 
-const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE off) seriatim.ready";
-const READY: &str = "SELECT reltuples::float8 FROM pg_class WHERE oid = 'seriatim.ready'::regclass";
+/// What is vacuumed after how much that this process claims.
+struct Vacuum {
+    statement: &'static str,
+    /// A table of it, which tells when some process did it last.
+    table: &'static str,
+    unit: Unit,
+    enough: u64,
+}
 
-/// Counts claimed lanes and calls until the next rounds.
+enum Unit {
+    Lanes,
+    Jobs,
+}
+
+/// Counts what is claimed, and calls, until the next rounds.
 #[derive(Clone, Default)]
 pub(super) struct Rounds(Arc<Counts>);
 
 #[derive(Default)]
 struct Counts {
-    lanes: AtomicU64,
-    most: AtomicU64,
     calls: AtomicU64,
+    vacuums: [Mutex<Since>; 3],
+}
+
+/// Since the last vacuum.
+#[derive(Default)]
+struct Since {
+    claimed: u64,
+    /// The time between two vacuums, by how long one took.
+    rest: Duration,
+    rests_until: Option<Instant>,
+}
+
+impl Since {
+    /// Counts what was claimed. Returns whether the next vacuum is to start, and counts from there.
+    fn count(&mut self, claimed: usize, enough: u64) -> bool {
+        self.claimed += claimed as u64;
+        let starts =
+            self.claimed >= enough && self.rests_until.is_none_or(|until| until <= Instant::now());
+        if starts {
+            self.claimed = 0;
+        }
+        starts
+    }
+
+    /// A vacuum has ended. One that another process was at took no time, so the rest shrinks by half at most.
+    fn ended(&mut self, took: Duration) {
+        self.rest = (took * REST).max(self.rest / 2);
+        self.rests(self.rest);
+    }
+
+    fn rests(&mut self, length: Duration) {
+        self.rests_until = self.rests_until.max(Some(Instant::now() + length));
+    }
 }
 
 impl Rounds {
@@ -48,20 +119,46 @@ impl Rounds {
         }
     }
 
-    /// The same after a claim of these lanes.
-    pub(super) fn claimed(&self, lanes: usize, pool: &Pool) {
-        if lanes > 0 {
+    /// The same after a claim of these turns.
+    pub(super) fn claimed(&self, turns: &[Turn], pool: &Pool) {
+        if !turns.is_empty() {
             self.count(pool);
-        }
-        let all = self.0.lanes.fetch_add(lanes as u64, Ordering::Relaxed) + lanes as u64;
-        if all < self.0.most.load(Ordering::Relaxed).max(LANES_MIN) {
-            return;
-        }
-        // One that counts meanwhile finds few.
-        if self.0.lanes.swap(0, Ordering::Relaxed) >= LANES_MIN {
-            tokio::spawn(round(pool.alone(), self.clone()));
+            self.taken(turns.len(), turns.iter().map(|turn| turn.jobs.len()).sum(), pool);
         }
     }
+
+    /// Counts lanes that were ready, and jobs, also those of lanes that go on.
+    pub(super) fn taken(&self, lanes: usize, jobs: usize, pool: &Pool) {
+        for (place, vacuum) in VACUUMS.iter().enumerate() {
+            let claimed = match vacuum.unit {
+                Unit::Lanes => lanes,
+                Unit::Jobs => jobs,
+            };
+            if lock(&self.0.vacuums[place]).count(claimed, vacuum.enough) {
+                tokio::spawn(self.clone().vacuum(place, pool.alone()));
+            }
+        }
+    }
+
+    async fn vacuum(self, place: usize, pool: Pool) {
+        let (vacuum, since) = (&VACUUMS[place], &self.0.vacuums[place]);
+        let rest = lock(since).rest;
+        if let Some(ago) = vacuumed_ago(vacuum.table, &pool).await.filter(|ago| *ago < rest) {
+            // Another process was faster.
+            return lock(since).rests(rest - ago);
+        }
+        let began = Instant::now();
+        if let Err(error) = pool.query(vacuum.statement, &[]).await {
+            tracing::debug!(%error, "the tables are left to autovacuum: {}", vacuum.statement);
+        }
+        lock(since).ended(began.elapsed());
+    }
+}
+
+/// How long ago some process vacuumed a table.
+async fn vacuumed_ago(table: &str, pool: &Pool) -> Option<Duration> {
+    let micros: Option<i64> = pool.query_one(VACUUMED_AGO, &[&table]).await.ok()?.get(0);
+    micros.map(|micros| Duration::from_micros(micros.max(0) as u64))
 }
 
 async fn fold(pool: Pool) {
@@ -72,15 +169,48 @@ async fn fold(pool: Pool) {
     }
 }
 
-async fn round(pool: Pool, claims: Rounds) {
-    match vacuum(&pool).await {
-        Ok(ready) => claims.0.most.store((ready / ENTRIES_EACH) as u64, Ordering::Relaxed),
-        Err(error) => tracing::debug!(%error, "the index of ready lanes is left to autovacuum"),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::postgres::pool::in_schema;
+    use crate::stores::postgres::tests::{new_schema, open, session};
 
-/// Returns how many lanes are ready.
-async fn vacuum(pool: &Pool) -> Result<f64> {
-    pool.query(VACUUM, &[]).await?;
-    column(&pool.query_one(READY, &[]).await?, 0)
+    #[tokio::test]
+    async fn a_process_does_not_vacuum_what_another_has_vacuumed_within_the_rest() {
+        let schema = new_schema();
+        let (store, other) = (open(&schema).await, session().await);
+        let vacuums = async || -> i64 {
+            let sql = "SELECT vacuum_count FROM pg_stat_all_tables WHERE relid = 'seriatim.ready'::regclass";
+            other.query_one(&in_schema(sql, &schema), &[]).await.unwrap().get(0)
+        };
+        let rounds = Rounds::default();
+        rounds.clone().vacuum(0, store.pool.alone()).await;
+        assert_eq!(
+            vacuums().await,
+            1,
+            "it has not vacuumed yet, and does not know how long it takes"
+        );
+        other.batch_execute(&in_schema(READY.statement, &schema)).await.unwrap();
+        *lock(&rounds.0.vacuums[0]) = Since { rest: Duration::from_mins(1), ..Since::default() };
+        rounds.clone().vacuum(0, store.pool.alone()).await;
+        assert_eq!(vacuums().await, 2);
+        assert!(!lock(&rounds.0.vacuums[0]).count(1_000, 10), "it rests");
+        lock(&rounds.0.vacuums[0]).rest = Duration::ZERO;
+        rounds.vacuum(0, store.pool.alone()).await;
+        assert_eq!(vacuums().await, 3);
+    }
+
+    #[test]
+    fn a_vacuum_comes_after_enough_lanes_and_a_rest_as_long_as_the_last_one_took() {
+        let mut since = Since::default();
+        assert!(!since.count(9, 10) && since.count(1, 10), "ten lanes");
+        assert!(!since.count(9, 10) && since.count(1, 10), "ten more");
+        since.ended(Duration::from_mins(1));
+        since.ended(Duration::ZERO);
+        assert!(since.rest >= Duration::from_mins(4));
+        assert!(!since.count(1_000, 10), "the long one has the longer rest");
+        since.rests_until = Some(Instant::now());
+        assert!(since.count(0, 10), "what came during the rest counts");
+        assert!(!since.count(9, 10));
+    }
 }

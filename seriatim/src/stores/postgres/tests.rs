@@ -20,6 +20,7 @@ use crate::{
 
 mod batches;
 mod connecting;
+mod deep;
 mod deletion;
 mod emptied;
 mod failover;
@@ -46,7 +47,7 @@ fn url() -> String {
     )
 }
 
-fn new_schema() -> String {
+pub(super) fn new_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Each test may run in its own process.
     let (process, test) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -54,7 +55,7 @@ fn new_schema() -> String {
 }
 
 /// Opens the store as another process would.
-async fn open(schema: &str) -> Arc<Postgres> {
+pub(super) async fn open(schema: &str) -> Arc<Postgres> {
     let store = Postgres::connect_in(&url(), schema).await.expect("the server can be reached");
     store.migrate().await.expect("the store is set up");
     let node = NodeInfo::new("n".into(), LEASE);
@@ -94,7 +95,7 @@ fn job(key: &str, tag: u32) -> Job {
 }
 
 /// A direct session.
-async fn session() -> tokio_postgres::Client {
+pub(super) async fn session() -> tokio_postgres::Client {
     let (client, driver) = tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(driver);
     client
@@ -157,10 +158,14 @@ async fn a_store_of_a_newer_version_is_refused() {
     );
 }
 
-async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
-    let (schema, mut stores) = (new_schema(), Vec::new());
+async fn pushes_and_claims_race(
+    open: impl AsyncFn() -> Arc<Postgres>,
+    queue: Queue,
+    jobs_each: u32,
+) {
+    let mut stores = Vec::new();
     for _ in 0..race::STORES {
-        stores.push(open(&schema).await);
+        stores.push(open().await);
     }
     let shared = stores.iter().map(|store| store.clone() as SharedStore).collect();
     race::pushes_and_claims_race(shared, queue, jobs_each, async |_| {}).await;
@@ -170,12 +175,25 @@ async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_between_pushes_and_claims_in_accumulate() {
-    pushes_and_claims_race(Queue::accumulate("q").merge(Merge::None), 100).await;
+    let (schema, queue) = (new_schema(), Queue::accumulate("q").merge(Merge::None));
+    pushes_and_claims_race(async || open(&schema).await, queue, 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_between_pushes_and_claims_in_fifo() {
-    pushes_and_claims_race(Queue::fifo("q").take(3), 60).await;
+    let schema = new_schema();
+    pushes_and_claims_race(async || open(&schema).await, Queue::fifo("q").take(3), 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_pushes_and_claims_behind_a_pooler() {
+    let bouncer = seriatim_testkit::pgbouncer_port().unwrap();
+    let (schema, behind) = (new_schema(), seriatim_testkit::postgres_port().unwrap());
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{bouncer}/postgres?schema={schema}&listen=127.0.0.1:{behind}"
+    );
+    let open = async || reading::open_at(&url).await;
+    pushes_and_claims_race(open, Queue::exclusive("q"), 20).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

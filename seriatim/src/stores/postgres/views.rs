@@ -52,7 +52,7 @@ impl Views for Postgres {
         let names: Vec<_> = queues.iter().map(|name| kept(name)).collect();
         let due = |row: &Row| {
             let queue = Arc::from(column::<_, &str>(row, "name")?);
-            Ok(QueueDue { queue, due: time(row, "due")? })
+            Ok(QueueDue::new(queue, time(row, "due")?))
         };
         self.pool.query(DUE, &[&names]).await?.iter().map(due).collect()
     }

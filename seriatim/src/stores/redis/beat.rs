@@ -8,7 +8,7 @@ use super::link::{BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::reply::{Fields, Shard, corrupt};
 use crate::contract::{Beat, CancelNotice, Heartbeat};
 use crate::model::limits::NAME_BYTES_MAX;
-use crate::model::{Error, LaneId, NodeId, Result, Timestamp, Token};
+use crate::model::{Error, LaneId, Result, Token};
 
 /// Longest id of a node, in bytes: its configured name and a unique suffix. In an index, its length has four digits.
 const NODE_ID_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
@@ -44,10 +44,10 @@ impl Redis {
         Ok(())
     }
 
+    /// A heartbeat in one shard.
     pub(super) async fn beat_in(
         &self,
         shard: Shard,
-        now: Timestamp,
         request: &Heartbeat,
         part: &Part,
     ) -> Result<BeatReply> {
@@ -55,7 +55,7 @@ impl Redis {
         let mut left = &part.beats[..];
         loop {
             let (places, rest) = left.split_at(left.len().min(BEATS_MAX));
-            let args = beat_args(now, &request.node.id, places, &request.beats);
+            let args = beat_args(request, places);
             let mut answer = self.link.call(&BEAT, &self.key(shard, ""), &args).await?;
             let mut lost = answer.list()?;
             while !lost.is_empty() {
@@ -98,10 +98,11 @@ pub(super) struct BeatReply {
     pub(super) notices: Vec<CancelNotice>,
 }
 
-fn beat_args(now: Timestamp, node: &NodeId, places: &[usize], beats: &[Beat]) -> Args {
-    let mut args = Args::default();
-    args.time(now).text(&node.0);
-    for beat in places.iter().filter_map(|place| beats.get(*place)) {
+/// If no time is given, the shard's clock counts: by it the leases began that are extended.
+fn beat_args(request: &Heartbeat, places: &[usize]) -> Args {
+    let mut args = Args::at(request.now);
+    args.text(&request.node.id.0);
+    for beat in places.iter().filter_map(|place| request.beats.get(*place)) {
         args.int(beat.lane.number).int(beat.token.0).optional(beat.progress.as_deref());
         match beat.extend {
             Some(length) => args.micros(length),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 
 use super::Redis;
 use super::args::{Args, routes, turn_args};
@@ -16,10 +16,7 @@ use super::settle::Part;
 use crate::contract::errors::{node_gone, undeclared};
 use crate::contract::{Claim, Claimed, Consumer, GiveUp, Settle, Settled};
 use crate::model::limits::{CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::model::{Error, NodeId, Result, Turn};
-
-/// How long a shard refuses tickets that were given up, in seconds: much longer than a call can take.
-const GIVEN_UP_SECONDS: i64 = 86_400;
+use crate::model::{Error, NodeId, Result, Timestamp, Turn};
 
 #[async_trait]
 impl Consumer for Redis {
@@ -55,7 +52,7 @@ impl Consumer for Redis {
             if refused && !known.declared {
                 return Err(undeclared(&request.queue));
             }
-            self.adopt(&known).await?;
+            self.adopt_in_reach(&known).await?;
         }
         Err(changing(&request.queue))
     }
@@ -98,10 +95,13 @@ impl Consumer for Redis {
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         // In every shard: each of them refuses independently.
         let mut args = Args::default();
-        args.text(&request.node.0).int(request.ticket).int(GIVEN_UP_SECONDS);
-        let queues = match &request.queue {
-            Some(queue) => self.known(queue).await?.into_iter().collect(),
-            None => self.all_queues().await?,
+        args.text(&request.node.0).int(request.ticket);
+        let (queues, missing) = match &request.queue {
+            Some(queue) => (self.known(queue).await?.into_iter().collect(), None),
+            None => {
+                let (all, missing) = self.known_queues().await?;
+                (all.queues, missing)
+            }
         };
         let keys: Vec<String> = queues
             .iter()
@@ -109,7 +109,9 @@ impl Consumer for Redis {
             .map(|shard| self.key(shard, ""))
             .collect();
         let calls = keys.iter().map(|key| self.link.run(&GIVE_UP, key, &args));
-        try_join_all(calls).await.map(drop)
+        // One that is away must not keep the others from being told.
+        let failed = join_all(calls).await.into_iter().find_map(Result::err);
+        failed.or(missing).map_or(Ok(()), Err)
     }
 }
 
@@ -142,7 +144,7 @@ impl Redis {
     }
 
     /// First claims an equal part of the request from each shard, concurrently; then the rest from one shard after
-    /// another, if there is more. A request for fewer lanes than there are shards first asks all of them which have any.
+    /// another, if there is more, until it has enough. A request for fewer lanes than there are shards first asks all of them which have any.
     async fn claim_among(
         &self,
         shards: &[Shard],
@@ -151,7 +153,7 @@ impl Redis {
     ) -> Result<()> {
         let count = shards.len().max(1);
         let part = tally.left.part(count);
-        let mut rest = shards.to_vec();
+        let mut rest: Vec<_> = shards.iter().map(|shard| (None, *shard)).collect();
         if count > 1 {
             let claims =
                 shards.iter().map(|shard| self.claim_in(*shard, request, tally.seen, part));
@@ -170,7 +172,12 @@ impl Redis {
             }
         }
         tally.claimed.next_due = None;
-        for shard in rest {
+        for (due, shard) in rest {
+            if tally.left.is_nothing() && !tally.claimed.turns.is_empty() {
+                // The other shards have nothing that is due sooner.
+                tally.claimed.next_due = due.into_iter().chain(tally.claimed.next_due).min();
+                break;
+            }
             let got = self.claim_in(shard, request, tally.seen, tally.left).await;
             self.add(tally, got)?;
         }
@@ -254,12 +261,14 @@ impl Redis {
         Ok((Claimed { turns, next_due, cut, unanswered: false }, Some(version)))
     }
 
-    /// Refuses a node that has sent no heartbeat or is dead.
+    /// Refuses a node that has sent no heartbeat or is dead. If the server that knows it is away, that is like a node that is declared
+    /// dead after this check.
     pub(super) async fn check_node(&self, node: &NodeId) -> Result<()> {
         let mut cmd = redis::cmd("ZSCORE");
         cmd.arg(self.global("alive")).arg(&*node.0);
-        match self.link.query(&cmd).await? {
-            redis::Value::Nil => Err(node_gone(node)),
+        match self.link.query(&cmd).await {
+            Ok(redis::Value::Nil) => Err(node_gone(node)),
+            Err(error) if !self.is_of_one_server(&error) => Err(error),
             _ => Ok(()),
         }
     }
@@ -284,14 +293,17 @@ struct Tally {
     claimed: Claimed,
 }
 
-/// The shards that have more than they gave, the longest due first.
-fn shards_with_more(shards: &[Shard], answers: &[Result<(Claimed, Option<i64>)>]) -> Vec<Shard> {
+/// The shards that have more than they gave, with when it is due: the longest due first.
+fn shards_with_more(
+    shards: &[Shard],
+    answers: &[Result<(Claimed, Option<i64>)>],
+) -> Vec<(Option<Timestamp>, Shard)> {
     let due = |(shard, answer): (&Shard, &Result<(Claimed, Option<i64>)>)| {
-        Some((answer.as_ref().ok()?.0.next_due?, *shard))
+        Some((Some(answer.as_ref().ok()?.0.next_due?), *shard))
     };
     let mut due: Vec<_> = shards.iter().zip(answers).filter_map(due).collect();
     due.sort_by_key(|(due, _)| *due);
-    due.into_iter().map(|(_, shard)| shard).collect()
+    due
 }
 
 /// The limits for one shard, or for all together.
@@ -306,6 +318,10 @@ impl Share {
     fn part(self, of: usize) -> Self {
         let bytes = self.bytes.map(|bytes| bytes / of);
         Self { lanes: self.lanes / of, crashed: self.crashed / of, bytes }
+    }
+
+    fn is_nothing(self) -> bool {
+        self.lanes == 0 || self.bytes == Some(0)
     }
 
     fn take(&mut self, turns: &[Turn]) {

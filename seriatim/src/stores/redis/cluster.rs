@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::address::Options;
 use super::fault::translate;
-use super::line::{Failure, Place};
+use super::line::{ANSWER_SOON, Failure, Place};
 use super::server::Node;
 use super::slots::Slots;
 use crate::lock::lock;
@@ -70,8 +70,23 @@ impl Cluster {
         self.node(&master).map_err(|_| no_node())
     }
 
+    /// The addresses of the masters of these slots, as far as they are known.
+    pub(super) async fn addresses(
+        &self,
+        slots: impl Iterator<Item = u16>,
+    ) -> Vec<Option<Arc<str>>> {
+        if lock(&self.known).is_outdated {
+            self.refresh().await;
+        }
+        let known = lock(&self.known);
+        slots.map(|slot| known.slots.master(slot)).collect()
+    }
+
     /// All masters.
-    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+    pub(super) async fn masters(&self) -> Vec<Arc<Node>> {
+        if lock(&self.known).is_outdated {
+            self.refresh().await;
+        }
         let masters = lock(&self.known).slots.masters();
         masters.iter().filter_map(|address| self.node(address).ok()).collect()
     }
@@ -101,12 +116,17 @@ impl Cluster {
         known.is_outdated = true;
     }
 
+    /// The slots are read again before the next command.
+    pub(super) fn doubt(&self) {
+        lock(&self.known).is_outdated = true;
+    }
+
     fn node(&self, address: &Arc<str>) -> Result<Arc<Node>> {
         if let Some(node) = lock(&self.known).nodes.get(address) {
             return Ok(node.clone());
         }
         let place = Place::At(Arc::new(self.client(address)?));
-        let node = Node::new(address.clone(), place, &self.options);
+        let node = Node::new(address.clone(), place, &self.options, ANSWER_SOON);
         Ok(lock(&self.known).nodes.entry(address.clone()).or_insert(node).clone())
     }
 

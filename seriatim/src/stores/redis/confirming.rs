@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::address::Options;
-use super::line::{Failure, Line, Place};
+use super::line::{ANSWER_SOON, Failure, Line};
 use crate::lock::lock;
 
 /// How long replicas or the disk may take to confirm a batch.
@@ -45,10 +45,17 @@ struct Waiting {
 }
 
 impl Confirming {
-    pub(super) fn new(place: Place, options: &Options) -> Arc<Self> {
+    /// To the server of the other line.
+    pub(super) fn new(other: &Line, options: &Options) -> Arc<Self> {
         let (replicas, fsync) = (options.wait_replicas, options.wait_fsync);
         let queue = Queue { waiting: Vec::new(), is_sending: false, confirmed_at: None };
-        Arc::new(Self { line: Line::new(place), replicas, fsync, queue: Mutex::new(queue) })
+        let within = other.within().max(CONFIRM_WITHIN + ANSWER_SOON);
+        let line = Line::new(other.place().clone(), within);
+        Arc::new(Self { line, replicas, fsync, queue: Mutex::new(queue) })
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.line
     }
 
     /// Sends a command, and returns its answer when its writes are confirmed.
@@ -140,7 +147,11 @@ impl Confirming {
     fn is_confirmed(&self, answer: Option<Value>) -> Result<bool, Failure> {
         let enough =
             |number: &Value, least: u32| matches!(number, Value::Int(n) if *n >= i64::from(least));
-        let answer = answer.unwrap_or(Value::Nil).extract_error().map_err(Failure::Sent)?;
+        let answer = match answer.unwrap_or(Value::Nil).extract_error() {
+            // Another server is the master now, and lacks what this one wrote last.
+            Err(error) if is_replica_now(&error) => return Ok(false),
+            answer => answer.map_err(Failure::Sent)?,
+        };
         Ok(match answer {
             Value::Array(both) => {
                 both.len() == 2 && enough(&both[0], 1) && enough(&both[1], self.replicas)
@@ -148,6 +159,11 @@ impl Confirming {
             number => enough(&number, self.replicas),
         })
     }
+}
+
+/// Whether a server that became a replica refuses to wait for replicas, or ends such a wait.
+fn is_replica_now(error: &RedisError) -> bool {
+    error.code() == Some("UNBLOCKED") || error.to_string().contains("replica instances")
 }
 
 impl Failure {

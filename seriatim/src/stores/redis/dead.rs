@@ -48,6 +48,8 @@ struct Reply {
     count: Option<u64>,
     more: bool,
     rows: Fields,
+    /// How many of those that it looked at are still there.
+    stayed: u64,
 }
 
 impl Redis {
@@ -63,26 +65,30 @@ impl Redis {
         let first = if walks { What::List } else { what };
         let mut acted = Acted::default();
         for (shard, which) in selections(&known, &which) {
-            while self.step(&known, shard, (first, request.now), &which, &mut acted).await? {}
+            let mut passed = 0;
+            let what = (first, request.now);
+            while self.step(&known, shard, what, &which, (&mut acted, &mut passed)).await? {}
         }
         Ok(acted)
     }
 
-    /// One script's part of an action; whether another one follows.
+    /// One script's part of an action; whether another one follows. What stays dead, because its payload is lost, is passed by:
+    /// the others behind it must not wait for a person to delete it.
     async fn step(
         &self,
         known: &Known,
         shard: Shard,
         (what, now): (What, Option<Timestamp>),
         which: &Args,
-        acted: &mut Acted,
+        (acted, passed): (&mut Acted, &mut u64),
     ) -> Result<bool> {
         let left = ACTION_ROWS_MAX as u64 - acted.count;
         let rows_max = left.min(STEP_JOBS as u64);
         if what != What::Delete && known.queue.merges() {
-            self.digest_dead(shard, now, rows_max, which).await?;
+            let call = Call { what: What::Undigested, version: 0, floor: 0, passed: *passed, now };
+            self.digest_dead(shard, call, rows_max, which).await?;
         }
-        let call = Call { what, version: known.version, floor: 0, now };
+        let call = Call { what, version: known.version, floor: 0, passed: *passed, now };
         let mut reply = self.in_morgue(shard, call, rows_max, which).await?;
         if reply.count.is_none() {
             // The keys may have moved since the check.
@@ -93,7 +99,8 @@ impl Redis {
         let requeued = self.requeue_each(known, shard, now, reply.rows).await?;
         let count = reply.count.unwrap_or(0) + requeued;
         acted.count += count;
-        let goes_on = reply.more && count > 0 && count < left;
+        *passed += reply.stayed.saturating_sub(requeued);
+        let goes_on = reply.more && count < left;
         acted.more |= reply.more && !goes_on;
         Ok(goes_on)
     }
@@ -102,17 +109,16 @@ impl Redis {
     async fn digest_dead(
         &self,
         shard: Shard,
-        now: Option<Timestamp>,
+        call: Call,
         rows_max: u64,
         which: &Args,
     ) -> Result<()> {
-        let call = Call { what: What::Undigested, version: 0, floor: 0, now };
         loop {
             let mut rows = self.in_morgue(shard, call, rows_max, which).await?.rows;
             if rows.is_empty() {
                 return Ok(());
             }
-            let mut args = Args::at(now);
+            let mut args = Args::at(call.now);
             while !rows.is_empty() {
                 let job = shard.job(rows.int()?, rows.int()?);
                 let (task, payload) = (rows.name()?, Payload::from_bytes(rows.bytes()?));
@@ -131,10 +137,12 @@ impl Redis {
     ) -> Result<Reply> {
         let mut args = Args::at(call.now);
         args.text(call.what.text()).int(rows_max).int(call.version).int(call.floor);
+        args.int(call.passed);
         args.0.extend(which.0.iter().cloned());
         let mut answer = self.link.call(&MORGUE, &self.key(shard, ""), &args).await?;
         let count = u64::try_from(answer.int()?).ok();
-        Ok(Reply { count, more: answer.flag()?, rows: answer.list()? })
+        let (more, rows) = (answer.flag()?, answer.list()?);
+        Ok(Reply { count, more, rows, stayed: answer.int()? as u64 })
     }
 
     /// Requeues, one by one, dead jobs of a queue whose keys may be in other shards by now.
@@ -170,7 +178,7 @@ impl Redis {
             for step in known.layout.way(&name_of(job, key)) {
                 let shard = Layout::shard(known.number, step);
                 let here = shard == Shard::of_job(job);
-                let call = |what| Call { what, version: known.version, floor, now };
+                let call = |what| Call { what, version: known.version, floor, passed: 0, now };
                 let answer = match step.take {
                     Take::Repeated if here => continue,
                     Take::Joining if here => self.requeue_here(job, call(What::Join)).await?,
@@ -250,6 +258,8 @@ struct Call {
     version: i64,
     /// Lower limit for tokens.
     floor: i64,
+    /// How many of the chosen jobs were looked at before, and are still there.
+    passed: u64,
     now: Option<Timestamp>,
 }
 

@@ -76,7 +76,7 @@ impl Server {
         if self.info.field("maxmemory") != "0" && policy != "noeviction" {
             let what = match policy.starts_with("allkeys") {
                 true => "jobs",
-                // Only `given_up` of a shard expires.
+                // Only `given_up0` and `given_up1` of a shard expire.
                 false => "what keeps late claims from being granted",
             };
             warnings.push(format!(

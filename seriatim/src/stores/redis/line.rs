@@ -3,7 +3,7 @@
 //!
 //! One task connects, and calls wait for it, but only during the first [`BRIDGE`] of an outage. After that they fail
 //! at once, so that a dead server does not delay the answers of others; but the call that makes the task begin waits for a
-//! moment.
+//! moment. A server that has not answered in time is away since the call was sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -21,8 +21,10 @@ use tokio::time::{Instant, timeout};
 
 use crate::lock::lock;
 
-/// How long to wait for an answer; a push of the largest batch takes a fraction of it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How long to wait for an answer of the only server; a push of the largest batch takes a fraction of it.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// The same of a node of a cluster, since calls to others wait for it; and for heartbeats, which must come before a lease ends.
+pub(super) const ANSWER_SOON: Duration = Duration::from_secs(5);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How long calls wait for a server that is away, counted from the first one that failed.
 pub(super) const BRIDGE: Duration = Duration::from_secs(5);
@@ -50,8 +52,9 @@ impl Place {
         }
     }
 
-    pub(super) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        self.connect_by(async || self.client().await, config()).await
+    /// Opens a connection whose answers take at most so long.
+    pub(super) async fn connect(&self, within: Duration) -> RedisResult<MultiplexedConnection> {
+        self.connect_by(async || self.client().await, config(within)).await
     }
 
     /// What the server tells without being asked goes to `heard`: Redis 6 and later can do that.
@@ -64,7 +67,7 @@ impl Place {
             let settings = place.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
             Client::open(place.set_redis_settings(settings))
         };
-        self.connect_by(client, config().set_push_sender(heard)).await
+        self.connect_by(client, config(ANSWER_WITHIN).set_push_sender(heard)).await
     }
 
     async fn connect_by(
@@ -82,9 +85,9 @@ impl Place {
     }
 }
 
-fn config() -> AsyncConnectionConfig {
+fn config(within: Duration) -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
-        .set_response_timeout(Some(ANSWER_WITHIN))
+        .set_response_timeout(Some(within))
         .set_connection_timeout(Some(CONNECT_WITHIN))
 }
 
@@ -101,6 +104,8 @@ pub(super) enum Failure {
 
 pub(super) struct Line {
     place: Place,
+    /// How long an answer may take.
+    within: Duration,
     state: watch::Sender<State>,
     is_connecting: AtomicBool,
     /// Whether a call has asked for a connection since the last attempt.
@@ -124,9 +129,10 @@ enum State {
 }
 
 impl Line {
-    pub(super) fn new(place: Place) -> Arc<Self> {
+    pub(super) fn new(place: Place, within: Duration) -> Arc<Self> {
         Arc::new(Self {
             place,
+            within,
             state: watch::Sender::new(State::Away(None)),
             is_connecting: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
@@ -140,9 +146,13 @@ impl Line {
         &self.place
     }
 
+    pub(super) fn within(&self) -> Duration {
+        self.within
+    }
+
     /// Connects, or fails at once.
     pub(super) async fn open(&self) -> RedisResult<()> {
-        let link = self.place.connect().await?;
+        let link = self.place.connect(self.within).await?;
         self.opened(link);
         Ok(())
     }
@@ -246,7 +256,12 @@ impl Line {
     }
 
     fn failed(&self) {
-        lock(&self.trouble).get_or_insert_with(Instant::now);
+        self.failed_since(Instant::now());
+    }
+
+    fn failed_since(&self, since: Instant) {
+        let mut trouble = lock(&self.trouble);
+        *trouble = Some(trouble.map_or(since, |known| known.min(since)));
         self.is_troubled.store(true, Ordering::Relaxed);
     }
 
@@ -265,7 +280,9 @@ impl Line {
     }
 
     fn lost(self: &Arc<Self>, lost: u64, error: &RedisError) {
-        self.failed();
+        let (now, waited) =
+            (Instant::now(), if error.is_timeout() { self.within } else { Duration::ZERO });
+        self.failed_since(now.checked_sub(waited).unwrap_or(now));
         let was_open = self.state.send_if_modified(|state| match state {
             State::Open { number, .. } if *number == lost => {
                 *state = State::Away(Some(error.clone()));
@@ -302,8 +319,14 @@ struct Connecting(Weak<Line>);
 impl Connecting {
     /// Whether to try again.
     async fn attempt(&self) -> bool {
-        let Some(place) = self.0.upgrade().map(|line| line.place.clone()) else { return false };
-        let link = place.connect().await;
+        let Some((place, within)) = self.0.upgrade().map(|line| (line.place.clone(), line.within))
+        else {
+            return false;
+        };
+        let link = match place.connect(within).await {
+            Ok(link) => runs_scripts(link).await,
+            failed => failed,
+        };
         let Some(line) = self.0.upgrade() else { return false };
         match link {
             Ok(link) => {
@@ -329,6 +352,16 @@ impl Drop for Connecting {
         if let Some(line) = self.0.upgrade() {
             line.is_connecting.store(false, Ordering::Release);
         }
+    }
+}
+
+/// The connection, if the server answers a script over it. One that hangs may still take connections, and answer what is only
+/// read: then each call would wait in vain.
+async fn runs_scripts(mut link: MultiplexedConnection) -> RedisResult<MultiplexedConnection> {
+    let answer = link.send_packed_command(redis::cmd("EVAL").arg("return 1").arg(0)).await;
+    match answer {
+        Err(error) if error.is_io_error() => Err(error),
+        _ => Ok(link),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use redis::{Arg, Client, Cmd, ErrorKind as Driver, ServerErrorKind as Server, Value};
 
@@ -10,8 +11,8 @@ use super::args::Args;
 use super::confirming::CONFIRM_WITHIN;
 use super::durability;
 use super::fault::translate;
-use super::info;
-use super::line::Failure;
+use super::info::{self, Info};
+use super::line::{ANSWER_WITHIN, Failure};
 use super::marks::Servers;
 use super::reply::Fields;
 use super::slots::tag_of;
@@ -44,17 +45,20 @@ macro_rules! shard_scripts {
     };
 }
 
-/// The common part of shard scripts, followed by these.
+/// The common part of shard scripts, followed by these. All but its beginning is one function: to make a function, Lua looks
+/// for each local name that it uses of the function around it in a list of all of them, but finds those of a function
+/// further out at once. That was a tenth of a small script.
 fn of_shard(parts: &[&str]) -> Code {
     let shared = [
         FIRST_DUE,
         include_str!("lua/shard.lua"),
+        "return (function()\n",
         include_str!("lua/compact.lua"),
         include_str!("lua/any_job.lua"),
         include_str!("lua/lane.lua"),
         include_str!("lua/any_lane.lua"),
     ];
-    Code::new([&shared, parts].concat().concat())
+    Code::new([&shared[..], parts, &["\nend)()"]].concat().concat())
 }
 
 const FIRST_DUE: &str = include_str!("lua/first_due.lua");
@@ -149,16 +153,16 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) async fn open(url: &str) -> Result<Self> {
-        let link = Self::open_again(url).await?;
+        let link = Self::open_again(url, ANSWER_WITHIN).await?;
         Box::pin(durability::check(&link.wire, &link.options)).await?;
         Ok(link)
     }
 
-    /// Opens another connection to a server that was checked before.
-    pub(super) async fn open_again(url: &str) -> Result<Self> {
+    /// Opens another connection to a server that was checked before. Its answers take at most so long, if it is alone.
+    pub(super) async fn open_again(url: &str, within: Duration) -> Result<Self> {
         let (place, options) = address::read(url)?;
         // Boxed, because the driver's futures are deep.
-        let wire = Box::pin(Wire::open(place, &options)).await?;
+        let wire = Box::pin(Wire::open(place, &options, within)).await?;
         Ok(Self { wire, options, closed: Arc::default(), listener: String::new() })
     }
 
@@ -232,15 +236,27 @@ impl Link {
         answer.map_err(failed)
     }
 
-    /// The servers that answer, with the ids of their replication.
+    /// The servers that answer, with the ids of their replication. If one of them is no master that answers, another may have taken
+    /// over, and the next call asks that one.
     pub(super) async fn marks(&self) -> Servers {
         let answers = self.wire.send_each(redis::cmd("INFO").arg("replication")).await;
-        let mark = |(server, answer): (Arc<str>, Result<Value, Failure>)| {
-            let info: String = redis::from_redis_value(answer.ok()?).ok()?;
-            let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"))?;
-            Some((server, id.to_owned()))
-        };
-        answers.into_iter().filter_map(mark).collect()
+        let mut servers = Servers::new();
+        for (server, answer) in answers {
+            let info: String =
+                answer.ok().and_then(|info| redis::from_redis_value(info).ok()).unwrap_or_default();
+            let info = Info(info);
+            if info.field("role") != "master" {
+                self.wire.doubt_masters();
+            }
+            let id = info.field("master_replid");
+            servers.extend((!id.is_empty()).then(|| (server, id.to_owned())));
+        }
+        servers
+    }
+
+    /// The places of these keys, by the servers that have them.
+    pub(super) async fn by_server(&self, keys: &[String]) -> Vec<Vec<usize>> {
+        self.wire.by_server(keys).await
     }
 
     pub(super) async fn vitals(&self) -> Result<Vitals> {

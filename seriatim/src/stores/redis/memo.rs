@@ -52,11 +52,23 @@ pub(super) struct Memo {
     all: RwLock<Option<All>>,
 }
 
-/// All queues as of a stamp.
-struct All {
-    stamp: i64,
-    read_at: Instant,
-    queues: Arc<[Arc<Known>]>,
+/// All queues as of a stamp, as far as they could be read.
+#[derive(Clone)]
+pub(super) struct All {
+    pub stamp: i64,
+    pub read_at: Instant,
+    /// By name. Those whose first shard was away are as this process read them last, if it ever did.
+    pub queues: Arc<[Arc<Known>]>,
+    /// The names and numbers of those whose first shard was away. They are read again with each call.
+    pub away: Vec<(Arc<str>, u32)>,
+}
+
+impl All {
+    /// The names of those that this process never read.
+    pub(super) fn unread(&self) -> impl Iterator<Item = Arc<str>> {
+        let is_read = |name: &Arc<str>| self.queues.iter().any(|known| known.name == *name);
+        self.away.iter().map(|(name, _)| name.clone()).filter(move |name| !is_read(name))
+    }
 }
 
 impl Memo {
@@ -79,14 +91,16 @@ impl Memo {
     }
 
     /// All queues, if they were read at this stamp, and lately.
-    pub(super) fn all(&self, stamp: i64) -> Option<Arc<[Arc<Known>]>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let all = all.as_ref().filter(|all| all.stamp == stamp);
-        Some(all.filter(|all| all.read_at.elapsed() < ALL_FOR)?.queues.clone())
+    pub(super) fn all(&self, stamp: i64) -> Option<All> {
+        self.last().filter(|all| all.stamp == stamp && all.read_at.elapsed() < ALL_FOR)
     }
 
-    pub(super) fn put_all(&self, stamp: i64, queues: Arc<[Arc<Known>]>) {
-        let all = All { stamp, read_at: Instant::now(), queues };
+    /// All queues as they were read last.
+    pub(super) fn last(&self) -> Option<All> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn put_all(&self, all: All) {
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
     }
 

@@ -28,6 +28,7 @@ mod layout;
 mod line;
 mod link;
 mod living;
+mod many;
 mod marks;
 mod memo;
 mod nodes;
@@ -258,6 +259,7 @@ impl Store for Redis {
             store_scope: !self.link.is_cluster(),
             batches: false,
             series: true,
+            finished_by_time: false,
         }
     }
 
@@ -315,7 +317,7 @@ impl Store for Redis {
         let (living, marks, version) =
             (self.living.clone(), self.marks.clone(), self.version.clone());
         Some(Box::pin(async move {
-            let line = Self::on(Link::open_again(&url).await?, &url, &prefix);
+            let line = Self::on(Link::open_again(&url, line::ANSWER_SOON).await?, &url, &prefix);
             let line = Self { living, marks, version, ..line };
             Ok(Arc::new(line) as SharedStore)
         }))

@@ -55,7 +55,8 @@ impl Fleet for Redis {
         let info = json(&Description { layout: LAYOUT_VERSION, node: &request.node })?;
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
-        let (now, alive) = (answer.time()?, answer.flag()?);
+        answer.time()?;
+        let alive = answer.flag()?;
         let command = answer.opt_text()?.as_deref().and_then(Command::named);
         let mut pulse = Pulse { alive, command, ..Pulse::default() };
         let mut lost = Vec::new();
@@ -69,7 +70,7 @@ impl Fleet for Redis {
             self.read_version(there)?;
         }
         let shards = parts(&request.beats, flags)?;
-        let replies = shards.iter().map(|(shard, part)| self.beat_in(*shard, now, &request, part));
+        let replies = shards.iter().map(|(shard, part)| self.beat_in(*shard, &request, part));
         for ((shard, part), reply) in shards.iter().zip(join_all(replies).await) {
             match reply {
                 Ok(reply) => {
@@ -98,22 +99,21 @@ impl Fleet for Redis {
         let Some((now, mut beats)) = self.declare_dying(&request).await? else {
             return Ok(Vec::new());
         };
-        let (mut turns, mut failed) = (Vec::new(), None);
-        let queues = self.all_queues().await?;
-        let claimed = self.needing(queues.iter().map(|known| &**known), &CLAIMS).await?;
-        for known in &*queues {
+        let (all, mut failed) = self.known_queues().await?;
+        let mut turns = Vec::new();
+        let claimed = self.needing(all.queues.iter().map(|known| &**known), &CLAIMS).await?;
+        for known in &*all.queues {
             for shard in known.shards().filter(|shard| claimed.contains(shard)) {
                 let lanes_left = request.lanes_max.min(CLAIM_LANES_MAX) - turns.len();
                 if lanes_left == 0 {
                     break;
                 }
                 let call = Call { now, request: &request, lanes_left };
-                match self.rescue_in(shard, call, &mut beats).await {
-                    Ok(taken) => turns.extend(taken.turns(shard, &known.name)?),
-                    Err(error) if self.is_of_one_server(&error) || !turns.is_empty() => {
-                        failed = Some(error);
-                    }
-                    Err(error) => return Err(error),
+                let taken = self.rescue_in(shard, call, &mut beats).await;
+                match taken.and_then(|taken| taken.turns(shard, &known.name)) {
+                    Ok(taken) => turns.extend(taken),
+                    // Those behind a shard that fails must not wait for it.
+                    Err(error) => failed = failed.or(Some(error)),
                 }
             }
         }
@@ -184,12 +184,12 @@ impl Fleet for Redis {
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        let (mut swept, mut names, mut failed) = (Swept::default(), 0, None);
-        let queues = self.all_queues().await?;
+        let (mut swept, mut names) = (Swept::default(), 0);
+        let (all, mut failed) = self.known_queues().await?;
         let lacks = self.parks().then_some("parks");
         let needs = Needs { lacks, ..ENDS };
-        let due = self.needing(queues.iter().map(|known| &**known), &needs).await?;
-        for known in &*queues {
+        let due = self.needing(all.queues.iter().map(|known| &**known), &needs).await?;
+        for known in &*all.queues {
             match self.sweep_queue(known, request, &due, (&mut swept, &mut names)).await {
                 Err(error) if self.is_of_one_server(&error) => failed = Some(error),
                 answer => answer?,
@@ -227,37 +227,54 @@ impl Redis {
         due: &HashSet<Shard>,
         (swept, names): (&mut Swept, &mut usize),
     ) -> Result<()> {
+        let mut end = self.retire_older(known).await;
+        for shard in known.shards().filter(|shard| due.contains(shard)) {
+            match self.sweep_shard(shard, request, (&mut *swept, &mut *names)).await {
+                Err(error) if self.is_of_one_server(&error) => end = Err(error),
+                answer => answer?,
+            }
+        }
+        end
+    }
+
+    async fn retire_older(&self, known: &Arc<Known>) -> Result<()> {
         if !known.layout.older.is_empty() {
             self.adopt(known).await?;
             self.retire(known.clone()).await?;
         }
+        Ok(())
+    }
+
+    async fn sweep_shard(
+        &self,
+        shard: Shard,
+        request: Sweep,
+        (swept, names): (&mut Swept, &mut usize),
+    ) -> Result<()> {
         let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
-        for shard in known.shards().filter(|shard| due.contains(shard)) {
-            loop {
-                let mut args = Args::at(request.now);
-                let counts = |swept: &Swept, names: usize| {
-                    [swept.expired.len(), swept.completed as usize, swept.dead.len(), names]
-                };
-                let before = counts(swept, *names);
-                for taken in before {
-                    args.int(rows_max.saturating_sub(taken).min(STEP_ROWS) as i64);
-                }
-                let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
-                swept.expired.extend(answer.ids(shard)?);
-                swept.completed += answer.int()? as u64;
-                swept.dead.extend(answer.ids(shard)?);
-                *names += answer.int()? as usize;
-                let (more, lacks_parked) = (answer.flag()?, answer.flag()?);
-                if lacks_parked && self.parks() {
-                    self.park(shard).await?;
-                }
-                if !more || counts(swept, *names) == before {
-                    swept.more |= more;
-                    break;
-                }
+        loop {
+            let mut args = Args::at(request.now);
+            let counts = |swept: &Swept, names: usize| {
+                [swept.expired.len(), swept.completed as usize, swept.dead.len(), names]
+            };
+            let before = counts(swept, *names);
+            for taken in before {
+                args.int(rows_max.saturating_sub(taken).min(STEP_ROWS) as i64);
+            }
+            let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
+            swept.expired.extend(answer.ids(shard)?);
+            swept.completed += answer.int()? as u64;
+            swept.dead.extend(answer.ids(shard)?);
+            *names += answer.int()? as usize;
+            let (more, lacks_parked) = (answer.flag()?, answer.flag()?);
+            if lacks_parked && self.parks() {
+                self.park(shard).await?;
+            }
+            if !more || counts(swept, *names) == before {
+                swept.more |= more;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Enters the held and paused lanes of a shard that earlier builds did not enter.

@@ -3,8 +3,8 @@
 //!
 //! If an index has the wanted order, a page takes as many steps as its rows need, and so do the jobs of a key in the order of
 //! turns, and lanes by due time (`by_due.rs`). Other listings of a key read all its jobs. Lanes by age or key, waiting jobs and
-//! finished ones have no such index: their steps scan the whole shard. The store does other work between the steps
-//! (decision 53).
+//! finished ones have no such index: their steps scan the whole shard; for the beginning of a key, only its names. The store
+//! does other work between the steps (decision 53).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -158,7 +158,9 @@ impl Chosen {
         let mut chosen = Self::new(query.after.as_deref(), by, query.most())?;
         let begin = if query.after.is_none() { query.begin()? } else { None };
         if let Some(begin) = begin {
-            chosen.after = Some(Entry { place: read(begin)?, shard: 0, number: 0 });
+            let lane = query.behind.map(|(_, lane)| lane);
+            let (shard, number) = lane.map_or((0, 0), |lane| (lane.shard, lane.number as i64));
+            chosen.after = Some(Entry { place: read(begin)?, shard, number });
         }
         chosen.end = query.end()?.map(read).transpose()?;
         Ok(chosen)
@@ -266,7 +268,10 @@ impl Rows {
                 Self::behind("trouble", chosen, shard, chosen.score())
             }
             _ if query.needs_failure() => Self::all("failed"),
-            _ => Self::all("lanes"),
+            _ => match query.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
+                Some(prefix) => Self::of_key("prefixed", &pattern(prefix)),
+                None => Self::all("lanes"),
+            },
         }
     }
 
@@ -321,6 +326,18 @@ impl Rows {
             (JobState::Succeeded | JobState::Canceled, ..) => Self::all("done"),
         }
     }
+}
+
+/// The server's pattern of all texts that begin so.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::new();
+    for letter in prefix.chars() {
+        if matches!(letter, '*' | '?' | '[' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern + "*"
 }
 
 /// Groups adjacent entries of one shard, so that each group takes one call.

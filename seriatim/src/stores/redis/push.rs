@@ -299,7 +299,7 @@ impl Redis {
                 if part.shard.shard > 0
                     && let Some(known) = self.reload(&part.known.name).await?
                 {
-                    self.adopt(&known).await?;
+                    self.adopt_in_reach(&known).await?;
                 }
                 Ok(Answer::Stale)
             }

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use super::Redis;
 use super::args::{Args, micros};
@@ -15,7 +16,7 @@ use super::layout::Layout;
 use super::link::{
     CHANGE, DECLARE, GLOBAL_CHANGED, GLOBAL_FREE, GLOBAL_REGISTER, GLOBAL_UNREGISTER,
 };
-use super::memo::Known;
+use super::memo::{All, Known};
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, no_queue, too_many_queues};
@@ -48,22 +49,11 @@ enum Answer {
 #[async_trait]
 impl Queues for Redis {
     async fn declare(&self, request: Declare) -> Result<()> {
-        let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
-        for (i, queue) in request.queues.iter().enumerate() {
-            queue.validate().map_err(place(i))?;
-            match self.reload(&queue.name).await? {
-                Some(known) => self.may_declare(&known, queue).await.map_err(place(i))?,
-                None if queue.is_shared_out() && queue.shards > 1 => {
-                    return Err(place(i)(spread(queue)));
-                }
-                None => {}
-            }
-        }
-        for (i, queue) in request.queues.iter().enumerate() {
-            self.define(queue).await.map_err(place(i))?;
-        }
-        self.bell.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
-        Ok(())
+        self.declare_as(request, Declared::Always).await
+    }
+
+    async fn declare_new(&self, request: Declare) -> Result<()> {
+        self.declare_as(request, Declared::IfNew).await
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
@@ -195,32 +185,92 @@ impl Redis {
         Ok(Some(self.memo.put(known)))
     }
 
-    /// All current queues, by name. Read again if the stamp shows that one has changed.
+    /// All current queues, by name. Fails if one of them cannot be read, and this process does not know it.
     pub(super) async fn all_queues(&self) -> Result<Arc<[Arc<Known>]>> {
-        let cmd = redis::cmd("HGET").arg(self.global("meta")).arg("stamp").to_owned();
-        let stamp = single(self.link.query(&cmd).await?)?.opt_int()?;
-        if let Some(queues) = stamp.and_then(|stamp| self.memo.all(stamp)) {
-            return Ok(queues);
+        match self.known_queues().await? {
+            (all, None) => Ok(all.queues),
+            (_, Some(error)) => Err(error),
         }
-        let queues: Arc<[_]> = self.load_all().await?.into();
-        if let Some(stamp) = stamp {
-            self.memo.put_all(stamp, queues.clone());
-        }
-        Ok(queues)
     }
 
-    async fn load_all(&self) -> Result<Vec<Arc<Known>>> {
+    /// All current queues, and why some are missing, if so.
+    pub(super) async fn known_queues(&self) -> Result<(All, Option<Error>)> {
+        self.known_queues_for(|_| true).await
+    }
+
+    /// All current queues for a caller that needs these, and why some of these are missing, if so. Read again if the stamp shows
+    /// that one has changed. In a cluster, servers with the register or with first shards may be away, and the others have work:
+    /// then what this process read last is used.
+    pub(super) async fn known_queues_for(
+        &self,
+        needs: impl Fn(&str) -> bool,
+    ) -> Result<(All, Option<Error>)> {
+        let cmd = redis::cmd("HGET").arg(self.global("meta")).arg("stamp").to_owned();
+        let before = match self.link.query(&cmd).await {
+            Err(error) if self.is_of_one_server(&error) => self.memo.last().ok_or(error)?,
+            stamp => {
+                let stamp = single(stamp?)?.opt_int()?;
+                match stamp.and_then(|stamp| self.memo.all(stamp)) {
+                    Some(before) => before,
+                    None => return self.load_all(stamp).await,
+                }
+            }
+        };
+        // Those were away when the others were read.
+        let (again, left): (Vec<_>, Vec<_>) =
+            before.away.iter().cloned().partition(|(name, _)| needs(name));
+        if again.is_empty() {
+            return Ok((before, None));
+        }
+        let (mut all, error) = self.load_each(&again, before.stamp).await?;
+        let is_old = |known: &&Arc<Known>| !again.iter().any(|(name, _)| *name == known.name);
+        all.queues = before.queues.iter().filter(is_old).chain(&*all.queues).cloned().collect();
+        all.away.extend(left);
+        Ok((self.remember(All { read_at: before.read_at, ..all }), error))
+    }
+
+    async fn load_all(&self, stamp: Option<i64>) -> Result<(All, Option<Error>)> {
         let cmd = redis::cmd("HGETALL").arg(self.global("queues")).to_owned();
         let mut fields = self.link.fields(&cmd).await?;
         let mut registered = Vec::new();
         while !fields.is_empty() {
             registered.push((fields.text()?, fields.int()? as u32));
         }
-        let loads = registered.iter().map(|(name, number)| self.load(name, *number));
-        // A name may be registered before its queue is defined.
-        let mut queues: Vec<_> = try_join_all(loads).await?.into_iter().flatten().collect();
+        let (all, error) = self.load_each(&registered, stamp.unwrap_or_default()).await?;
+        // Without a stamp no queue has been defined yet.
+        Ok((if stamp.is_some() { self.remember(all) } else { all }, error))
+    }
+
+    fn remember(&self, all: All) -> All {
+        let mut queues = all.queues.to_vec();
         queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(queues)
+        let all = All { queues: queues.into(), ..all };
+        self.memo.put_all(all.clone());
+        all
+    }
+
+    /// Reads these queues, and says why some are missing, if so.
+    async fn load_each(
+        &self,
+        registered: &[(Arc<str>, u32)],
+        stamp: i64,
+    ) -> Result<(All, Option<Error>)> {
+        let read_at = Instant::now();
+        let loads = registered.iter().map(|(name, number)| self.load(name, *number));
+        let (mut queues, mut away, mut missing) = (Vec::new(), Vec::new(), None);
+        for (one, loaded) in registered.iter().zip(join_all(loads).await) {
+            // A name may be registered before its queue is defined.
+            queues.extend(match loaded {
+                Err(error) if self.is_of_one_server(&error) => {
+                    let last = self.memo.get(&one.0).filter(|known| known.number == one.1);
+                    missing = missing.or(last.is_none().then_some(error));
+                    away.push(one.clone());
+                    last
+                }
+                loaded => loaded?,
+            });
+        }
+        Ok((All { stamp, read_at, queues: queues.into(), away }, missing))
     }
 
     /// Tells all processes that a queue was defined, changed or deleted.
@@ -236,7 +286,29 @@ impl Redis {
         Ok(self.all_queues().await?.iter().find(|known| known.number == number).cloned())
     }
 
-    async fn may_declare(&self, known: &Known, queue: &Queue) -> Result<()> {
+    async fn declare_as(&self, request: Declare, declared: Declared) -> Result<()> {
+        let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(place(i))?;
+        }
+        for (i, queue) in request.queues.iter().enumerate() {
+            match self.reload(&queue.name).await? {
+                Some(known) if known.declared && declared == Declared::IfNew => {}
+                Some(known) => self.may_declare(&known, queue, declared).await.map_err(place(i))?,
+                None if queue.is_shared_out() && queue.shards > 1 => {
+                    return Err(place(i)(spread(queue)));
+                }
+                None => {}
+            }
+        }
+        for (i, queue) in request.queues.iter().enumerate() {
+            self.define(queue, declared).await.map_err(place(i))?;
+        }
+        self.bell.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
+        Ok(())
+    }
+
+    async fn may_declare(&self, known: &Known, queue: &Queue, declared: Declared) -> Result<()> {
         if (known.queue.mode, known.queue.merge) != (queue.mode, queue.merge) {
             for shard in known.shards().skip(1) {
                 let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("lanes").to_owned();
@@ -250,7 +322,7 @@ impl Redis {
             }
         }
         let queue = Queue { shards: known.queue.shards, ..queue.clone() };
-        let check = Definition { dry: true, ..Definition::of_first(true) };
+        let check = Definition { dry: true, ..Definition::of_first(declared) };
         match self.define_in(Known::home(known.number), &queue, check).await? {
             Answer::Refused(error) => Err(error),
             Answer::Closing => Err(is_closing(&queue.name)),
@@ -259,7 +331,7 @@ impl Redis {
     }
 
     /// Defines a declared queue.
-    async fn define(&self, queue: &Queue) -> Result<()> {
+    async fn define(&self, queue: &Queue, declared: Declared) -> Result<()> {
         let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
             let home = Known::home(self.number_for(&queue.name).await?);
@@ -268,7 +340,7 @@ impl Redis {
             // An existing queue keeps its number of shards.
             let shards = known.map_or(queue.shards, |known| known.queue.shards);
             let queue = Queue { shards, ..queue.clone() };
-            match self.define_in(home, &queue, Definition::of_first(true)).await? {
+            match self.define_in(home, &queue, Definition::of_first(declared)).await? {
                 Answer::Shards => continue,
                 Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Other(other) => {
@@ -294,7 +366,7 @@ impl Redis {
         let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
             let home = Known::home(self.number_for(&queue.name).await?);
-            match self.define_in(home, queue, Definition::of_first(false)).await? {
+            match self.define_in(home, queue, Definition::of_first(Declared::Not)).await? {
                 Answer::Other(other) => {
                     refused = lost(&queue.name, &other);
                     continue;
@@ -319,7 +391,7 @@ impl Redis {
             let how = Definition {
                 dry: false,
                 adopt: Some(known.version),
-                declared: known.declared,
+                declared: if known.declared { Declared::Always } else { Declared::Not },
                 paused: Some(known.paused),
                 floor: known.layout.floor,
             };
@@ -329,7 +401,16 @@ impl Redis {
                 Answer::Ok | Answer::Exists | Answer::Closing | Answer::Shards => Ok(()),
             }
         };
-        try_join_all(known.shards().skip(1).map(adopt)).await.map(drop)
+        // A shard that fails must not keep the definition from the others.
+        join_all(known.shards().skip(1).map(adopt)).await.into_iter().collect()
+    }
+
+    /// The same for a call that goes on with some of the shards: those of a server that is away adopt it later.
+    pub(super) async fn adopt_in_reach(&self, known: &Known) -> Result<()> {
+        match self.adopt(known).await {
+            Err(error) if self.is_of_one_server(&error) => Ok(()),
+            end => end,
+        }
     }
 
     async fn number_for(&self, name: &str) -> Result<u32> {
@@ -345,7 +426,7 @@ impl Redis {
     async fn define_in(&self, shard: Shard, queue: &Queue, how: Definition) -> Result<Answer> {
         let mut args = Args::default();
         args.flag(how.dry).name(how.adopt.map(|version| version.to_string()).as_deref());
-        args.flag(how.declared);
+        args.text(how.declared.as_text());
         args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
         settings(&mut args, shard.queue, queue)?;
         args.int(how.floor).flag(self.parks());
@@ -397,13 +478,33 @@ impl Redis {
     }
 }
 
+/// Whether a definition is a declaration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Declared {
+    /// It changes no queue that exists.
+    Not,
+    Always,
+    /// It changes no queue that was declared before.
+    IfNew,
+}
+
+impl Declared {
+    fn as_text(self) -> &'static str {
+        match self {
+            Self::Not => "0",
+            Self::Always => "1",
+            Self::IfNew => "2",
+        }
+    }
+}
+
 /// How to apply a definition.
 struct Definition {
     /// Only checks.
     dry: bool,
     /// The version of the first shard, for another shard to adopt.
     adopt: Option<i64>,
-    declared: bool,
+    declared: Declared,
     paused: Option<bool>,
     /// Lower limit for the shard's tokens.
     floor: i64,
@@ -411,7 +512,7 @@ struct Definition {
 
 impl Definition {
     /// For the first shard, which decides.
-    fn of_first(declared: bool) -> Self {
+    fn of_first(declared: Declared) -> Self {
         Self { dry: false, adopt: None, declared, paused: None, floor: 0 }
     }
 }

@@ -83,9 +83,10 @@ impl Redis {
     ) -> Result<Fields> {
         let mut taken = Vec::new();
         for _ in 0..ATTEMPTS {
-            let mut args = Args::default();
-            args.time(call.now).text(&call.request.node.0).micros(call.request.lease);
+            let mut args = Args::at(call.request.now);
+            args.text(&call.request.node.0).micros(call.request.lease);
             args.int((call.lanes_left - taken.len()) as i64).int(call.request.ticket);
+            args.time(call.now);
             for (node, beat) in &*beats {
                 args.text(node).text(beat);
             }
@@ -126,6 +127,7 @@ pub(super) type Places = (&'static str, String, Vec<(Arc<str>, Shard)>);
 /// The part of a rescue that is the same for every shard.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
+    /// By the clock that heartbeats have. A lease of a claim's own has that of its shard.
     pub(super) now: Timestamp,
     pub(super) request: &'a Rescue,
     pub(super) lanes_left: usize,

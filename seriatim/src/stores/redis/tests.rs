@@ -2,6 +2,7 @@
 
 mod apart;
 mod by_due;
+mod clocks;
 mod deletion;
 mod depth;
 mod emptied;
@@ -10,6 +11,7 @@ mod full;
 mod holders;
 mod listed;
 mod listings;
+mod masters;
 mod outages;
 mod reshard;
 mod reshard_races;
@@ -148,6 +150,28 @@ async fn index_entries_without_a_lane_do_not_stop_a_shard() {
     done(&store, &turns).await;
     let claimed = store.claim(claim_request("q", 10)).await.unwrap();
     assert_eq!((claimed.turns.len(), claimed.next_due), (0, None), "they are gone");
+}
+
+#[tokio::test]
+async fn claims_that_only_an_index_has_do_not_stop_a_rescue() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..3).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    assert_eq!(claim(&store, 10).await.len(), 3);
+    let [holders, leases] = ["holders", "leases"].map(|index| format!("{prefix}:{{q1:0}}:{index}"));
+    // Before the claim that is there.
+    let holder = format!("0001n{:016}{:016}", 1, 7);
+    send(&url(), &["ZADD", &holders, "0", &holder]).await;
+    send(&url(), &["ZADD", &leases, "1", "8"]).await;
+    let late = store.now().await.unwrap() + LEASE + LEASE;
+    let rescued = upkeep::rescue(&store, late).await;
+    assert_eq!(rescued.len(), 3);
+    assert!(done(&store, &rescued).await.iter().all(Settled::is_ok));
+    let mut exists = ::redis::cmd("EXISTS");
+    let exists = exists.arg(&holders).arg(&leases);
+    let left: u32 = exists.query_async(&mut linked(&url()).await).await.unwrap();
+    assert_eq!(left, 0, "they are gone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -304,7 +328,7 @@ async fn pushes_and_settles_in_another_process_are_heard() {
     // There is no signal that the other process is listening yet.
     loop {
         // A claim that finds too little waits for more.
-        other.claim(claim_request("q", 0)).await.unwrap();
+        claim(&other, 100).await;
         wakeups.forget();
         let key = format!("k{}", pushes.next().expect("the other process hears it"));
         push(&one, vec![job(&key, 0)]).await;
@@ -315,7 +339,7 @@ async fn pushes_and_settles_in_another_process_are_heard() {
         }
     }
     while wakeups.wait(Duration::from_millis(200)).await.is_some() {}
-    other.claim(claim_request("q", 0)).await.unwrap();
+    claim(&other, 100).await;
     done(&one, &turns).await;
     assert!(
         wakeups.wait(Duration::from_secs(10)).await.is_some(),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::Redis;
 use super::args::Args;
 use super::by_due::ByDue;
 use super::link::{DUE, LANES, STATS, TURN, VIEW};
+use super::many::Question;
 use super::memo::Known;
 use super::page::{Chosen, Rows, lane_entry, lane_state, runs};
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
@@ -26,7 +26,7 @@ use crate::model::{
 use crate::stores::asked::is_asked;
 use crate::stores::{gone, job_look};
 
-/// Most shards that one script looks at: a running script blocks all others.
+/// Most shards that one script looks at.
 const DUE_SHARDS_MAX: usize = 200;
 const STATS_SHARDS_MAX: usize = 100;
 
@@ -95,37 +95,42 @@ impl Views for Redis {
             None => self.now().await?,
         };
         let queues = self.all_queues().await?;
-        let shards: Vec<Shard> = queues.iter().flat_map(|known| known.shards()).collect();
-        let most = if self.link.is_cluster() { 1 } else { STATS_SHARDS_MAX };
-        let asked = shards.chunks(most).map(|part| self.numbers(part));
-        let mut numbers = try_join_all(asked).await?.into_iter().flatten();
+        let shards = queues.iter().flat_map(|known| known.shards());
+        let question = Question { code: &STATS, args: Args::default(), most: STATS_SHARDS_MAX };
+        let numbers = |fields: &mut Fields| Numbers::read(fields.list()?);
+        let (numbers, away) = self.ask(&question, shards, numbers).await?;
+        if let Some(error) = away {
+            return Err(error);
+        }
+        let mut numbers = numbers.into_iter();
         let stats = |known: &Arc<Known>| {
             let of_queue = numbers.by_ref().take(known.shards().count());
-            stats_of(known, now, of_queue.flatten())
+            stats_of(known, now, of_queue.flatten().flatten())
         };
         Ok(queues.iter().map(stats).collect())
     }
 
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
         let is_asked = is_asked(&queues);
-        let known = self.all_queues().await?;
-        let known = known.iter().filter(|known| is_asked(&known.name));
-        let mut due: Vec<QueueDue> = Vec::new();
-        let mut shards = Vec::new();
-        for queue in known {
-            let place = due.len();
-            shards.extend(queue.open_shards().map(|shard| (place, self.key(shard, ""))));
-            due.push(QueueDue { queue: queue.name.clone(), due: None });
-        }
-        // A cluster allows a script the keys of one shard.
-        let most = if self.link.is_cluster() { 1 } else { DUE_SHARDS_MAX };
-        let parts = shards.chunks(most);
-        let asked = try_join_all(parts.clone().map(|part| self.first_dues(part))).await?;
-        for ((place, _), time) in parts.flatten().zip(asked.into_iter().flatten()) {
-            let due = &mut due[*place].due;
-            *due = due.iter().copied().chain(time).min();
-        }
-        Ok(due)
+        let (known, _) = self.known_queues_for(&is_asked).await?;
+        let asked: Vec<&Arc<Known>> =
+            known.queues.iter().filter(|known| is_asked(&known.name)).collect();
+        let shards = asked.iter().flat_map(|known| known.open_shards());
+        let question = Question { code: &DUE, args: Args::default(), most: DUE_SHARDS_MAX };
+        let (dues, _) = self.ask(&question, shards, first_due).await?;
+        let mut dues = dues.into_iter();
+        let due_of = |known: &&Arc<Known>| {
+            let (name, count) = (known.name.clone(), known.open_shards().count());
+            dues.by_ref().take(count).fold(QueueDue::new(name, None), |all, due| QueueDue {
+                due: all.due.into_iter().chain(due.flatten()).min(),
+                unanswered: all.unanswered || due.is_none(),
+                ..all
+            })
+        };
+        let mut answer: Vec<QueueDue> = asked.iter().map(due_of).collect();
+        let unread = known.unread().filter(|name| is_asked(name));
+        answer.extend(unread.map(|queue| QueueDue { queue, due: None, unanswered: true }));
+        Ok(answer)
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
@@ -235,40 +240,6 @@ impl Redis {
                 Ok(Some(handed))
             }
         }
-    }
-
-    /// When each of these shards has a lane due first.
-    async fn first_dues(&self, shards: &[(usize, String)]) -> Result<Vec<Option<Timestamp>>> {
-        let Some(((_, first), others)) = shards.split_first() else { return Ok(Vec::new()) };
-        let mut args = Args::default();
-        others.iter().for_each(|(_, prefix)| {
-            args.text(prefix);
-        });
-        let mut answer = self.link.call(&DUE, first, &args).await?;
-        let mut dues = Vec::new();
-        while !answer.is_empty() {
-            let due = answer.text()?;
-            let time = |due: &str| due.parse().map(Timestamp::from_micros).map_err(|_| corrupt());
-            dues.push((!due.is_empty()).then(|| time(&due)).transpose()?);
-        }
-        Ok(dues)
-    }
-
-    /// The statistics of each of these shards; `None` if it has no queue.
-    async fn numbers(&self, shards: &[Shard]) -> Result<Vec<Option<Numbers>>> {
-        let mut all = Vec::with_capacity(shards.len());
-        while let Some((first, others)) = shards[all.len()..].split_first() {
-            let mut args = Args::default();
-            others.iter().for_each(|shard| {
-                args.text(&self.key(*shard, ""));
-            });
-            let mut answer = self.link.call(&STATS, &self.key(*first, ""), &args).await?;
-            all.push(Numbers::read(answer.list()?)?);
-            while !answer.is_empty() {
-                all.push(Numbers::read(answer.list()?)?);
-            }
-        }
-        Ok(all)
     }
 
     pub(super) async fn lane_views(&self, shard: Shard, numbers: &[i64]) -> Result<Vec<LaneView>> {
@@ -384,6 +355,13 @@ impl Redis {
         }
         Ok(beats)
     }
+}
+
+/// When a shard has a lane due first, as `due.lua` says it.
+fn first_due(fields: &mut Fields) -> Result<Option<Timestamp>> {
+    let due = fields.name()?;
+    let time = |due: Arc<str>| due.parse().map(Timestamp::from_micros).map_err(|_| corrupt());
+    due.map(time).transpose()
 }
 
 /// The arguments of `view.lua` for one job with its payload.

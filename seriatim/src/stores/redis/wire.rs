@@ -4,6 +4,7 @@
 //! caller knows what to do. A command that was not executed (no connection, moved, failing over, loading) is repeated
 //! for a while.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,20 +13,18 @@ use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{Client, Cmd, ConnectionInfo, PushInfo, RedisError, RedisResult, TlsMode, Value};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::address::{self, Options, Target, sockets};
 use super::cluster::Cluster;
 use super::fault::translate;
-use super::line::{BRIDGE, Failure, Line, Place};
+use super::line::{ANSWER_WITHIN, BRIDGE, Failure, Line, Place};
 use super::server::Node;
 use super::slots::slot_of;
 use crate::model::{Error, Result};
 
 /// The interval at which a command is repeated that was not executed.
 const AGAIN_EVERY: Duration = Duration::from_millis(50);
-/// How long each master may take to tell about itself.
-const EACH_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
 pub(super) enum Wire {
@@ -43,7 +42,7 @@ pub(super) enum Safety {
 /// A connection of one's own to the server of a URL.
 pub(super) async fn dial(url: &str) -> Result<MultiplexedConnection> {
     let (target, options) = address::read(url)?;
-    single(target, &options)?.connect().await.map_err(translate)
+    single(target, &options)?.connect(ANSWER_WITHIN).await.map_err(translate)
 }
 
 /// The same, and what the server tells without being asked.
@@ -70,14 +69,15 @@ fn single(target: Target, options: &Options) -> Result<Place> {
 }
 
 impl Wire {
-    pub(super) async fn open(place: Target, options: &Options) -> Result<Self> {
+    /// Answers of a server that is alone take at most `within`.
+    pub(super) async fn open(place: Target, options: &Options, within: Duration) -> Result<Self> {
         let place = match place {
             Target::Cluster(nodes) => {
                 return Ok(Self::Cluster(Arc::new(Cluster::open(nodes, options.clone()).await?)));
             }
             one => single(one, options)?,
         };
-        let node = Node::new("the server".into(), place, options);
+        let node = Node::new("the server".into(), place, options, within);
         node.line.open().await.map_err(translate)?;
         Ok(Self::One(node))
     }
@@ -98,15 +98,25 @@ impl Wire {
             let error = match self.node(slot).await {
                 Err(error) => error,
                 Ok(node) => {
-                    let answer = match safety {
-                        Safety::Written => node.line.send(cmd).await,
-                        Safety::Confirmed => node.confirming().send(cmd).await,
+                    let (line, answer) = match safety {
+                        Safety::Written => (&*node.line, node.line.send(cmd).await),
+                        Safety::Confirmed => {
+                            let confirming = node.confirming();
+                            (confirming.line(), confirming.send(cmd).await)
+                        }
                     };
                     match answer {
-                        Err(Failure::Unsent(error)) if !gives_up(&node.line) => error,
-                        Err(Failure::Unsent(error)) => {
-                            self.learn(slot, &error);
-                            return Err(Failure::Unsent(error));
+                        Err(Failure::Unsent(error)) if !gives_up(line) => error,
+                        Err(failure) => {
+                            // The slot may have another master by now.
+                            match &failure {
+                                Failure::Unsent(error) => self.learn(slot, error),
+                                Failure::Sent(error) if error.is_io_error() => {
+                                    self.learn(slot, error);
+                                }
+                                _ => {}
+                            }
+                            return Err(failure);
                         }
                         answer => return answer,
                     }
@@ -133,22 +143,36 @@ impl Wire {
         }
     }
 
+    /// Other servers may be the masters now.
+    pub(super) fn doubt_masters(&self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.doubt();
+        }
+    }
+
     /// The server, or all masters.
-    fn masters(&self) -> Vec<Arc<Node>> {
+    async fn masters(&self) -> Vec<Arc<Node>> {
         match self {
             Self::One(node) => vec![node.clone()],
-            Self::Cluster(cluster) => cluster.masters(),
+            Self::Cluster(cluster) => cluster.masters().await,
         }
+    }
+
+    /// The places of these keys, by the servers that have them.
+    pub(super) async fn by_server(&self, keys: &[String]) -> Vec<Vec<usize>> {
+        let Self::Cluster(cluster) = self else { return vec![(0..keys.len()).collect()] };
+        let slots = keys.iter().map(|key| slot_of(key.as_bytes()));
+        let mut parts: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (place, master) in cluster.addresses(slots).await.into_iter().enumerate() {
+            parts.entry(master).or_default().push(place);
+        }
+        parts.into_values().collect()
     }
 
     /// Sends a command to each master. Returns the answers with the addresses.
     pub(super) async fn send_each(&self, cmd: &Cmd) -> Vec<(Arc<str>, Result<Value, Failure>)> {
-        let masters = self.masters();
-        let send = async |node: &Arc<Node>| {
-            let answer = timeout(EACH_WITHIN, node.line.send(cmd)).await;
-            let silent = |_| Err(Failure::Sent((redis::ErrorKind::Io, "no answer in time").into()));
-            (node.address.clone(), answer.unwrap_or_else(silent))
-        };
+        let masters = self.masters().await;
+        let send = async |node: &Arc<Node>| (node.address.clone(), node.line.send(cmd).await);
         join_all(masters.iter().map(send)).await
     }
 

@@ -10,7 +10,7 @@ use crate::model::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// The steps from each schema version to the next; the first creates version 1.
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 18] = [
     include_str!("schema.sql"),
     GIVEN_UP,
     SECRET,
@@ -22,11 +22,17 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("sql/listed.sql"),
     concat!(include_str!("sql/inbox.sql"), include_str!("sql/views.sql")),
     include_str!("sql/share.sql"),
-    concat!(include_str!("sql/results.sql"), include_str!("sql/views.sql")),
+    concat!(include_str!("sql/drop_views.sql"), include_str!("sql/views.sql")),
     include_str!("sql/batch.sql"),
     include_str!("sql/batch_list.sql"),
     RETRYING,
     FAILED,
+    concat!(
+        include_str!("sql/expiry.sql"),
+        include_str!("sql/drop_views.sql"),
+        include_str!("sql/views.sql")
+    ),
+    INBOX_COLUMNS,
 ];
 
 /// Claims and rescues of a node with a ticket up to this one take nothing.
@@ -59,6 +65,10 @@ const RETRYING: &str = "ALTER TABLE queue ADD COLUMN retrying INTEGER NOT NULL D
 
 /// `lane_worst` has the same lanes, and each failure would be written to both.
 const FAILED: &str = "DROP INDEX lane_failed;";
+
+/// More that a row of the inbox may say of its job.
+const INBOX_COLUMNS: &str = "ALTER TABLE seriatim_inbox ADD COLUMN max_retries INTEGER;
+    ALTER TABLE seriatim_inbox ADD COLUMN key_group TEXT;";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -177,7 +177,11 @@ impl Sqlite {
             Reader::Runs(worker) => Ok(Some(worker.clone())),
             Reader::Closed => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
             Reader::NotYet => {
-                let worker = Worker::reader(connect_reader(&self.path)?, self.file.clone())?;
+                // Another file would be read when the first one is back in its place.
+                self.file.check()?;
+                let connection = connect_reader(&self.path)?;
+                self.file.check()?;
+                let worker = Worker::reader(connection, self.file.clone())?;
                 *reader = Reader::Runs(worker.clone());
                 Ok(Some(worker))
             }
@@ -272,6 +276,7 @@ impl Store for Sqlite {
             store_scope: true,
             batches: true,
             series: true,
+            finished_by_time: true,
         }
     }
 

@@ -32,7 +32,11 @@ const BATCHES_OF: &str =
 #[async_trait]
 impl Queues for Sqlite {
     async fn declare(&self, request: Declare) -> Result<()> {
-        self.change(move |tx| tx.at(request.now).declare(&request.queues)).await
+        self.change(move |tx| tx.at(request.now).declare(&request.queues, false)).await
+    }
+
+    async fn declare_new(&self, request: Declare) -> Result<()> {
+        self.change(move |tx| tx.at(request.now).declare(&request.queues, true)).await
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
@@ -45,18 +49,22 @@ impl Queues for Sqlite {
 }
 
 impl Tx<'_> {
-    pub(super) fn declare(&mut self, queues: &[Queue]) -> Result<()> {
+    /// Declares queues; with `keep` only those that are not declared.
+    pub(super) fn declare(&mut self, queues: &[Queue], keep: bool) -> Result<()> {
         for (i, queue) in queues.iter().enumerate() {
-            self.declare_one(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
+            self.declare_one(queue, keep).map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
         Ok(())
     }
 
-    fn declare_one(&mut self, queue: &Queue) -> Result<()> {
+    fn declare_one(&mut self, queue: &Queue, keep: bool) -> Result<()> {
         queue.validate()?;
         let Some(row) = self.queue(&queue.name)? else {
             return self.create_queue(queue, true).map(drop);
         };
+        if keep && row.declared {
+            return Ok(());
+        }
         if row.closing {
             return Err(is_closing(&queue.name));
         }

@@ -75,20 +75,22 @@ impl Tx<'_> {
     fn sweep_dead(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
         let numbers: Vec<(u32, i64)> =
             self.rows("SELECT number, dead FROM queue", [], |r| Ok((r.get(0)?, r.get(1)?)))?;
-        for (number, dead) in numbers {
+        for (number, dead) in numbers.into_iter().filter(|(_, dead)| *dead > 0) {
             let Some(queue) = self.queue_number(number)? else { continue };
             let over = dead.saturating_sub(queue.queue.retain_dead_max as i64).max(0);
             let old = self.now.saturating_sub(micros(queue.queue.retain_dead));
-            let sql = "SELECT seq, created, at FROM ended WHERE q = ?1 AND dead = 1 ORDER BY at, seq LIMIT ?2";
+            let sql =
+                "SELECT seq, created, at FROM ended WHERE q = ?1 AND dead = 1 ORDER BY at, seq";
             let left = rows_max.saturating_sub(swept.dead.len());
-            let oldest: Vec<(i64, i64, i64)> =
-                self.rows(sql, params![number, left as i64 + 1], |r| {
-                    Ok((r.get(0)?, r.get(1)?, r.get(2)?))
-                })?;
-            for (i, (seq, created, at)) in oldest.into_iter().enumerate() {
-                if (i as i64) >= over && at > old {
-                    break;
+            let mut oldest: Vec<(i64, i64)> = Vec::new();
+            self.while_rows(sql, [number], |row| {
+                let goes = (oldest.len() as i64) < over || row.get::<_, i64>(2)? <= old;
+                if goes {
+                    oldest.push((row.get(0)?, row.get(1)?));
                 }
+                Ok(goes && oldest.len() <= left)
+            })?;
+            for (i, (seq, created)) in oldest.into_iter().enumerate() {
                 if i == left {
                     swept.more = true;
                     return Ok(());

@@ -127,3 +127,26 @@ async fn nothing_is_acknowledged_into_a_file_that_was_removed_or_replaced() {
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 2);
     store.close().await.unwrap();
 }
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_first_listing_opens_no_file_that_took_the_place_of_the_stores_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, aside, other] = ["jobs.db", "aside.db", "other.db"].map(|n| folder.path().join(n));
+    for (path, jobs) in [(&other, 3), (&path, 1)] {
+        let store = Sqlite::open(path).unwrap();
+        store.migrate().await.unwrap();
+        for number in 0..jobs {
+            store.push(push(number)).await.unwrap();
+        }
+        store.close().await.unwrap();
+    }
+    let store = Sqlite::open(&path).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    let replaced = store.stats(None).await.unwrap_err();
+    assert!(replaced.message().contains("another file has taken its place"), "{replaced}");
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
+    store.close().await.unwrap();
+}

@@ -96,7 +96,7 @@ impl Tx<'_> {
         for row in rows {
             let (number, queue, paused) = (row.number, row.name, row.paused);
             let due = if paused { None } else { self.first_due(number)? };
-            sources.push(QueueDue { queue, due: due.map(Timestamp::from_micros) });
+            sources.push(QueueDue::new(queue, due.map(Timestamp::from_micros)));
         }
         Ok(sources)
     }

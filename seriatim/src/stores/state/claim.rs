@@ -181,10 +181,11 @@ impl State {
         request: &Claim,
         room: &mut Room,
     ) -> Option<Turn> {
-        let definition = self.queue(&request.queue).ok()?.queue.clone();
+        let row = self.queues.shared(&self.queues.number(&request.queue)?)?;
+        let definition = &row.queue;
         let lane = self.lanes.get_mut(&number)?;
         let group = lane.position.ready.map_or(0, |(class, ..)| group_of_class(class));
-        let closed = lane.close(&definition, request.series_of(&definition), now, room)?;
+        let closed = lane.close(definition, request.series_of(definition), now, room)?;
         let token = self.next_token(now);
         let lane = self.lanes.get_mut(&number)?;
         let longest = closed.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
@@ -236,7 +237,7 @@ impl State {
     ) -> Result<Vec<Turn>> {
         self.check_node(&request.node, request.ticket)?;
         for row in self.nodes.values_mut() {
-            if row.dead_at.is_none() && row.beat_at + row.info.lease < now {
+            if row.is_silent(now) {
                 row.dead_at = Some(now);
             }
         }
@@ -315,9 +316,8 @@ impl State {
     pub(in crate::stores) fn due(&self, queues: &[Arc<str>]) -> Vec<QueueDue> {
         let is_asked = is_asked(queues);
         let rows = self.queues.values().filter(|row| is_asked(&row.name));
-        rows.map(|row| QueueDue {
-            queue: row.name.clone(),
-            due: self.first_due(row.number).filter(|_| !row.paused),
+        rows.map(|row| {
+            QueueDue::new(row.name.clone(), self.first_due(row.number).filter(|_| !row.paused))
         })
         .collect()
     }

@@ -24,6 +24,7 @@ impl State {
         let acted = self.empty_queue(number, rows_max);
         if !acted.more {
             self.queues.remove(&number);
+            self.ended.remove(&number);
             self.sharing.forget(number);
         }
         Ok(acted)

@@ -8,6 +8,7 @@ mod deletion;
 pub(super) mod lane;
 mod nodes;
 pub(super) mod push;
+pub(super) mod queues;
 pub(super) mod rank;
 mod settle;
 mod sharing;
@@ -19,23 +20,11 @@ use std::sync::Arc;
 
 use crate::contract::errors::{no_queue, undeclared};
 use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
-use crate::model::{JobId, JobOptions, Leave, NodeId, Queue, Result, Timestamp, Token};
+use crate::model::{JobId, JobOptions, Leave, NodeId, Result, Timestamp, Token};
 use crate::stores::route::{bound_of, route_in};
 use lane::{Entry, Lane, Position};
-
-/// A queue of the model.
-#[derive(Clone, Debug)]
-pub(in crate::stores) struct QueueRow {
-    pub number: u32,
-    pub name: Arc<str>,
-    pub queue: Queue,
-    pub declared: bool,
-    pub paused: bool,
-    /// Whether it is being deleted.
-    pub closing: bool,
-    pub processed: u64,
-    pub failed: u64,
-}
+pub(in crate::stores) use queues::QueueRow;
+use queues::Queues;
 
 /// A job that has ended and is still stored: finished or dead.
 #[derive(Clone, Debug)]
@@ -73,6 +62,13 @@ pub(in crate::stores) struct NodeRow {
     pub command: Option<Command>,
 }
 
+impl NodeRow {
+    /// Whether it counts as living and has not beaten for longer than its lease.
+    pub(in crate::stores) fn is_silent(&self, now: Timestamp) -> bool {
+        self.dead_at.is_none() && self.beat_at + self.info.lease < now
+    }
+}
+
 /// (queue, key, idempotency key): see `Job::repeat`.
 pub(in crate::stores) type IdempotencyKey = (u32, Option<String>, String);
 
@@ -84,7 +80,9 @@ pub(in crate::stores) struct State {
     pub closed: bool,
     pub seq: u64,
     pub token: i64,
-    pub queues: BTreeMap<u32, QueueRow>,
+    pub queues: Queues,
+    /// How many jobs of each queue were processed, and how many turns failed.
+    pub ended: BTreeMap<u32, (u64, u64)>,
     pub lanes: BTreeMap<u64, Lane>,
     pub keys: HashMap<(u32, Arc<str>), u64>,
     /// By (queue, class).
@@ -98,7 +96,7 @@ pub(in crate::stores) struct State {
     pub dead: BTreeMap<JobId, Ended>,
     pub idempotency: BTreeMap<IdempotencyKey, (JobId, Timestamp)>,
     /// Routes other than the unbound one (0): (node, group).
-    pub routes: Vec<(Option<String>, Option<String>)>,
+    pub routes: Arc<Vec<(Option<String>, Option<String>)>>,
     pub sharing: sharing::Sharing,
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
@@ -108,7 +106,7 @@ pub(in crate::stores) struct State {
 
 impl State {
     pub(in crate::stores) fn queue(&self, name: &str) -> Result<&QueueRow> {
-        self.queues.values().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+        self.queues.named(name).ok_or_else(|| no_queue(name))
     }
 
     /// The queue to claim from. Fails if it does not exist, is undeclared but must be declared, or its `lease_max` is
@@ -122,7 +120,8 @@ impl State {
     }
 
     pub(in crate::stores) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
-        self.queues.values_mut().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+        let number = self.queues.number(name);
+        number.and_then(|number| self.queues.get_mut(&number)).ok_or_else(|| no_queue(name))
     }
 
     pub(in crate::stores) fn queue_row(&self, number: u32) -> Option<&QueueRow> {
@@ -152,7 +151,7 @@ impl State {
         let wanted = (node.map(str::to_owned), group.map(str::to_owned));
         let known = self.routes.iter().position(|route| *route == wanted);
         let place = known.unwrap_or_else(|| {
-            self.routes.push(wanted);
+            Arc::make_mut(&mut self.routes).push(wanted);
             self.routes.len() - 1
         });
         place as u64 + 1

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::lane::{Entry, Lane};
 use super::{IdempotencyKey, Location, QueueRow, State};
 use crate::contract::definition::Found;
-use crate::contract::errors::{is_closing, other_route, too_many_queues};
+use crate::contract::errors::{is_closing, no_queue, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::{
@@ -27,18 +27,30 @@ enum Put {
 }
 
 impl State {
-    pub(in crate::stores) fn declare(&mut self, now: Timestamp, queues: Vec<Queue>) -> Result<()> {
-        for (i, queue) in queues.iter().enumerate() {
+    /// Declares queues; with `keep` only those that are not declared.
+    pub(in crate::stores) fn declare(
+        &mut self,
+        now: Timestamp,
+        queues: Vec<Queue>,
+        keep: bool,
+    ) -> Result<()> {
+        let keeps = |state: &Self, queue: &Queue| keep && state.is_declared(&queue.name);
+        for (i, queue) in queues.iter().enumerate().filter(|(_, queue)| !keeps(self, queue)) {
             queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
             self.may_declare(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
         for queue in queues {
             match self.queue(&queue.name).map(|row| row.number) {
+                _ if keeps(&*self, &queue) => {}
                 Err(_) => drop(self.create_queue(queue, true)?),
                 Ok(number) => self.redefine(now, number, queue),
             }
         }
         Ok(())
+    }
+
+    pub(in crate::stores) fn is_declared(&self, queue: &str) -> bool {
+        self.queue(queue).is_ok_and(|row| row.declared)
     }
 
     fn may_declare(&self, queue: &Queue) -> Result<()> {
@@ -59,13 +71,14 @@ impl State {
     }
 
     fn create_queue(&mut self, queue: Queue, declared: bool) -> Result<u32> {
-        let free = (1..=QUEUES_MAX).find(|number| !self.queues.contains_key(number));
-        let number = free.ok_or_else(too_many_queues)?;
+        let number = self.queues.free();
+        if number > QUEUES_MAX {
+            return Err(too_many_queues());
+        }
         let name = Arc::from(queue.name.as_str());
-        let (processed, failed) = (0, 0);
         let (paused, closing) = (false, false);
-        let row = QueueRow { number, name, queue, declared, paused, closing, processed, failed };
-        self.queues.insert(number, row);
+        let row = QueueRow { number, name, queue, declared, paused, closing };
+        self.queues.insert(row);
         Ok(number)
     }
 
@@ -197,13 +210,14 @@ impl State {
             Ok(row) => row.number,
             Err(_) => self.create_queue(Queue::implied(&job.queue, job.key.is_some()), false)?,
         };
-        let queue = self.queues[&number].queue.clone();
+        let row = self.queues.shared(&number).ok_or_else(|| no_queue(&job.queue))?;
+        let queue = &row.queue;
         let repeat = repeat_of(number, &job);
         if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
             return Ok(Pushed::new(first, PushStatus::Duplicate));
         }
         if let Some(at) = job.dead_at() {
-            let job_id = self.push_dead(now, &queue, number, at, job);
+            let job_id = self.push_dead(now, queue, number, at, job);
             if let Some(repeat) = repeat {
                 self.idempotency.insert(repeat, (job_id, now + queue.idempotency_ttl));
             }
@@ -215,11 +229,11 @@ impl State {
             if let Some(repeat) = repeat.filter(|_| queue.throttled == Throttled::Merge) {
                 self.idempotency.insert(repeat, (first, now + queue.idempotency_ttl));
             }
-            return Ok(Pushed::throttled(&queue, first, until));
+            return Ok(Pushed::throttled(queue, first, until));
         }
         let key: Option<Arc<str>> = job.key.as_deref().map(Arc::from);
         let batch = job.options.batch.clone();
-        let entry = self.new_entry(now, &queue, number, job);
+        let entry = self.new_entry(now, queue, number, job);
         let id = entry.id;
         let (job_id, status) = match self.put(now, number, key, entry) {
             Put::Queued => (id, PushStatus::Queued),
@@ -271,7 +285,7 @@ impl State {
     /// Puts a new job into its lane.
     fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, mut entry: Entry) -> Put {
         let number = self.lane_for(queue, key, &entry, entry.route);
-        let definition = self.queues[&queue].queue.clone();
+        let definition = &self.queues[&queue].queue;
         let Some(lane) = self.lanes.get_mut(&number) else {
             return Put::Queued;
         };
@@ -331,15 +345,16 @@ impl State {
         route: u64,
         mut entry: Entry,
     ) -> u64 {
-        let definition = self.queues[&queue].queue.clone();
-        if definition.merges() && entry.digest.is_none() {
+        let definition = &self.queues[&queue].queue;
+        let (due, merges) = (definition.due, definition.merges());
+        if merges && entry.digest.is_none() {
             let digest = crate::model::payload::digest(entry.task.as_deref(), &entry.payload);
             let options = entry.options.as_deref();
             entry.digest = Some(options.map_or(digest, |options| options.merge_digest(digest)));
         }
         let number = self.lane_for(queue, key, &entry, route);
         if let Some(lane) = self.lanes.get_mut(&number) {
-            arrive(lane, definition.due, entry.run_at, false);
+            arrive(lane, due, entry.run_at, false);
         }
         self.unite(number, entry);
         self.position(number, now);

@@ -113,11 +113,12 @@ impl State {
     }
 
     fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[(JobId, Fate)]) {
-        let Some(row) = self.queues.get_mut(&queue) else {
+        if !self.queues.contains_key(&queue) {
             return;
-        };
-        row.processed += fates.iter().filter(|(_, fate)| *fate == Fate::Done).count() as u64;
-        row.failed += u64::from(settlement.has_failed(fates.iter().copied()));
+        }
+        let (processed, failed) = self.ended.entry(queue).or_default();
+        *processed += fates.iter().filter(|(_, fate)| *fate == Fate::Done).count() as u64;
+        *failed += u64::from(settlement.has_failed(fates.iter().copied()));
     }
 
     /// Removes a waiting job from its lane, whatever its place.

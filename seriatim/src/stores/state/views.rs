@@ -39,13 +39,14 @@ impl State {
     }
 
     fn queue_stats(&self, row: &super::QueueRow, now: Timestamp) -> QueueStats {
+        let (processed, failed) = self.ended.get(&row.number).copied().unwrap_or_default();
         let mut stats = QueueStats {
             queue: row.name.clone(),
             mode: Some(row.queue.mode),
             paused: row.paused,
             dead: self.dead.values().filter(|dead| dead.queue == row.number).count() as u64,
-            processed: row.processed,
-            failed: row.failed,
+            processed,
+            failed,
             lag: self.first_due(row.number).map(|due| now.since(due)).unwrap_or_default(),
             ..QueueStats::default()
         };

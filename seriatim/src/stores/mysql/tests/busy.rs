@@ -3,9 +3,11 @@
 use mysql_async::{IsolationLevel, TxOpts};
 use tokio::time::timeout;
 
+use super::order::Named;
 use super::*;
 use crate::contract::{Beat, LaneQuery, Rescue, SharedStore, Sweep};
-use crate::{Client, JobId, Mode, Outcome};
+use crate::stores::contended;
+use crate::{Client, Mode};
 
 /// A session with a lock on this lane.
 async fn lock(database: &str, lane: u64) -> Conn {
@@ -20,43 +22,12 @@ async fn lock(database: &str, lane: u64) -> Conn {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other() {
-    let database = new_database().await;
-    let store = open(&database).await;
-    for mode in [Mode::Fifo, Mode::Accumulate, Mode::Exclusive, Mode::Parallel] {
-        let queue = Queue::new(mode.to_string(), mode);
-        declare(&store, queue.clone()).await;
-        let job = |key: &str, tag: u32| {
-            let job = Job::new(&*queue.name, &tag).unwrap();
-            if mode.is_keyed() { job.key(key) } else { job }
-        };
-        let outcomes = [Outcome::Done, Outcome::Bury { error: "e".into() }];
-        for (round, outcome) in (1..).zip(outcomes) {
-            push(&store, ["a", "b", "c"].map(|key| job(key, round)).to_vec()).await;
-            let turns = claim(&store, &queue.name, 3).await.turns;
-            assert_eq!(turns.len(), 3, "{mode}");
-            let locked = turns[1].lane;
-            let mut holder = lock(&database, locked.number).await;
-            let plan = |turn: &Turn| {
-                // One of the others is done in any case.
-                let outcome = if turn.lane == turns[2].lane { &Outcome::Done } else { &outcome };
-                crate::store::plan(turn, &queue, &outcome.clone().into(), &|_| LEASE)
-            };
-            let ends: Vec<Settlement> = turns.iter().map(plan).collect();
-            let settle = || store.settle(Settle { skip_locked: true, ..Settle::now(ends.clone()) });
-            let settled = timeout(SOON, settle()).await.expect("it waits for nobody").unwrap();
-            for (turn, settled) in turns.iter().zip(settled) {
-                let expected =
-                    if turn.lane == locked { Settled::Busy } else { Settled::ok(Vec::new()) };
-                assert_eq!(settled, expected, "{mode} {:?} {outcome:?}", turn.key);
-            }
-            holder.query_drop("ROLLBACK").await.unwrap();
-            for (turn, settled) in turns.iter().zip(settle().await.unwrap()) {
-                let expected =
-                    if turn.lane == locked { Settled::ok(Vec::new()) } else { Settled::Stale };
-                assert_eq!(settled, expected, "{mode}: the repeat");
-            }
-        }
-    }
+    contended::a_locked_lane_holds_up_the_settle_of_no_other(&Named::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
+    contended::a_locked_lane_holds_up_the_expiry_of_no_other_job(&Named::new().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -201,29 +172,4 @@ async fn a_push_in_an_open_transaction_holds_up_no_new_key_beside_its_own() {
     timeout(SOON, push(&store, others)).await.expect("it waits for nobody");
     transaction.commit().await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 9);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
-    let database = new_database().await;
-    let store = open(&database).await;
-    declare(&store, Queue::fifo("q")).await;
-    let start = store.now().await.unwrap();
-    let expiring = |key: &str, tag| job(key, tag).expires_at(start + LEASE);
-    let jobs = vec![expiring("locked", 1), expiring("locked", 2), expiring("free", 3)];
-    let pushed = store.push(Push { now: Some(start), jobs }).await.unwrap();
-    let ids: Vec<JobId> = pushed.iter().map(|pushed| pushed.job_id).collect();
-    let lanes = store.lanes(LaneQuery::new("q")).await.unwrap().rows;
-    let locked = lanes.iter().find(|row| row.key.as_deref() == Some("locked")).unwrap();
-    let mut holder = lock(&database, locked.lane.number).await;
-    // The jobs of the locked lane are the first, and more than a sweep takes at once.
-    let sweep = async |rows_max| {
-        let sweep = store.sweep(Sweep { now: Some(start + LEASE * 2), rows_max });
-        let swept = timeout(SOON, sweep).await.expect("it waits for nobody").unwrap();
-        (swept.expired, swept.more)
-    };
-    assert_eq!(sweep(1).await, (vec![ids[2]], false));
-    assert_eq!(sweep(1).await, (Vec::new(), false), "it does not sweep again and again");
-    holder.query_drop("ROLLBACK").await.unwrap();
-    assert_eq!(sweep(9).await, (ids[..2].to_vec(), false));
 }

@@ -96,7 +96,7 @@ async fn wrong_options_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_takes_too_long_is_given_up_and_undone() {
+async fn l15_a_call_that_takes_too_long_is_given_up_and_undone() {
     let database = new_database().await;
     let store = open(&database).await;
     push(&store, vec![job("k", 1)]).await;
@@ -111,4 +111,23 @@ async fn a_call_that_takes_too_long_is_given_up_and_undone() {
     assert_eq!(hasty.queues().await.unwrap().len(), 1);
     holder.query_drop("COMMIT").await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_has_carried_a_large_payload_is_not_kept() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("small", 1)]).await;
+    assert_eq!(store.inner.pool.idle(), 1);
+    push(&store, vec![Job::new("q", &"x".repeat(3 << 20)).unwrap().key("large")]).await;
+    assert_eq!(store.inner.pool.idle(), 0, "it wrote one");
+    let turns = claim(&store, "q", 2).await.turns;
+    assert_eq!(
+        turns.iter().map(|turn| turn.jobs[0].payload.as_bytes().len()).max(),
+        Some((3 << 20) + 2)
+    );
+    assert_eq!(store.inner.pool.idle(), 0, "it read one");
+    assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+    assert_eq!(store.inner.pool.idle(), 1);
 }

@@ -53,6 +53,13 @@ async fn drained(store: &Mysql) -> Drained {
 
 inbox::tests::cases!(Own(new_database().await));
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_an_earlier_version_are_pushed_after_the_upgrade() {
+    let before = "ALTER TABLE @inbox DROP COLUMN max_retries, DROP COLUMN key_group; UPDATE @meta SET version = 11";
+    let case = inbox::tests::rows_of_an_earlier_version_are_pushed_after_the_upgrade;
+    case(Own(new_database().await), before).await;
+}
+
 #[tokio::test]
 async fn a_row_that_commits_late_is_not_lost_and_follows_those_before_it() {
     let database = new_database().await;

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::*;
-use crate::contract::{Actions, Beat, Cancel};
+use crate::contract::{Actions, Beat, Cancel, GoOn, Rescue, Sweep};
 use crate::model::rate::Rate;
-use crate::{Groups, Outcome, Share};
+use crate::{Groups, Mode, Outcome, Share};
 
 /// Fills a queue with ready lanes of many priorities and scheduled ones; with keys, of five jobs each.
 async fn fill(store: &Mysql, queue: Queue, jobs: u32) {
@@ -32,6 +32,7 @@ fn faults(plan: &Value, found: &mut Vec<String>) {
             // Names in <> are temporary tables of a few rows; `given` has the numbers in the statement. The flagged jobs
             // (`f`) are few, and a heartbeat begins with all of them.
             let is_table = !table.starts_with('<') && !["given", "f"].contains(&table);
+            let is_table = is_table && !WHOLE.contains(&table);
             if is_table && ["ALL", "index"].contains(&access) {
                 found.push(format!("{table}: {access}"));
             }
@@ -97,7 +98,26 @@ impl Statistics {
     }
 }
 
-const TABLES: [&str; 2] = ["seriatim_lane", "seriatim_job"];
+const TABLES: [&str; 12] = [
+    "seriatim_lane",
+    "seriatim_job",
+    "seriatim_ended",
+    "seriatim_idempotency",
+    "seriatim_expiry",
+    "seriatim_alias",
+    "seriatim_wake",
+    "seriatim_extension",
+    "seriatim_share",
+    "seriatim_gate",
+    "seriatim_ticket",
+    "seriatim_delta",
+];
+/// Tables with a row for each queue, route or node, or for each call until sums are folded. Some calls read them whole.
+const WHOLE: [&str; 5] =
+    ["seriatim_queue", "seriatim_route", "seriatim_grouped", "seriatim_node", "seriatim_delta"];
+/// Statements of sweeps that read tables whole, with a row for each group, and for each lease that was extended.
+const OF_SWEEPS: [&str; 2] =
+    ["SELECT q, grp FROM seriatim_share ", "DELETE FROM seriatim_extension WHERE until "];
 
 /// Makes the calls of ordinary work, and checks the plan of each statement on lanes or jobs, where much waits and where
 /// little does.
@@ -112,7 +132,7 @@ async fn no_call_scans(queue: Queue) {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Pushes, claims, beats, settles and cancels as both of these stores.
+/// Pushes, claims, beats, settles and cancels as both of these stores; one rescues and sweeps.
 async fn work(queue: &Queue, store: &Mysql, other: &Mysql) {
     for (claims, settles) in [(store, store), (other, other), (store, other)] {
         let turns = claim(claims, "q", 60).await.turns;
@@ -126,15 +146,49 @@ async fn work(queue: &Queue, store: &Mysql, other: &Mysql) {
         if !again.is_empty() {
             push(settles, again).await;
         }
-        let jobs = vec![turns[0].jobs[0].id];
+        let soon = Timestamp::of_this_machine() + LEASE;
+        let named = |i: u32| {
+            let job = Job::new("q", &i).unwrap().idempotency_key(i.to_string()).expires_at(soon);
+            let job = job.priority(200);
+            if queue.mode.is_keyed() { job.key(format!("named-{i}")) } else { job }
+        };
+        push(settles, (0..3).map(named).collect()).await;
+        let jobs = turns[..3].iter().map(|turn| turn.jobs[0].id).collect();
         store.cancel(Cancel { now: None, jobs }).await.unwrap();
         let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE) };
+        let bury = Outcome::Bury { error: "e".into() };
         let end = |(place, turn): (usize, &Turn)| match place {
             0..10 => crate::store::plan(turn, queue, &retry.clone().into(), &|_| LEASE),
+            10..15 => crate::store::plan(turn, queue, &bury.clone().into(), &|_| LEASE),
             _ => Settlement::done(turn.lane, turn.token),
         };
-        let ends = Settle::now(turns.iter().enumerate().map(end).collect());
-        assert!(settles.settle(ends).await.unwrap().iter().all(Settled::is_ok));
+        let ends = turns.iter().enumerate().map(end).collect();
+        let go_on = GoOn { claim: claim_request("q", 60), places: (0..60).collect() };
+        let ends = Settle { go_on: vec![go_on], ..Settle::now(ends) };
+        let settled = settles.settle(ends).await.unwrap();
+        assert!(settled.iter().all(Settled::is_ok));
+        let next = settled.into_iter().filter_map(|settled| match settled {
+            Settled::Ok { next, .. } => next.map(|turn| *turn),
+            _ => None,
+        });
+        let next: Vec<Turn> = next.collect();
+        assert!(!next.is_empty() || queue.mode != Mode::Fifo || queue.groups.is_some());
+        if !next.is_empty() {
+            done(claims, &next).await;
+        }
+    }
+    let gone = NodeInfo::new("gone".into(), LEASE);
+    let now = Some(Timestamp::of_this_machine() - LEASE * 2);
+    store.heartbeat(Heartbeat { now, node: gone, beats: Vec::new() }).await.unwrap();
+    let claim = Claim::new("q", "gone", 5, Lease::Node { ttl: LEASE });
+    assert_eq!(store.claim(claim).await.unwrap().turns.len(), 5);
+    for now in [None, Some(Timestamp::of_this_machine() + LEASE / 2)] {
+        let rescue = Rescue { now, node: "n".into(), lease: LEASE, lanes_max: 10, ticket: 0 };
+        store.rescue(rescue).await.unwrap();
+    }
+    for later in [LEASE * 2, LEASE * 60 * 24 * 60] {
+        let now = Some(Timestamp::of_this_machine() + later);
+        store.sweep(Sweep { now, rows_max: 5 }).await.unwrap();
     }
 }
 
@@ -156,15 +210,21 @@ async fn plans_that_scan(queue: Queue, jobs: u32, known: Statistics) -> Vec<Stri
     for sql in statements.split(';').map(str::trim) {
         let reads =
             ["SELECT", "(SELECT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb));
-        if !reads || !["seriatim_lane ", "seriatim_job "].iter().any(|table| sql.contains(table)) {
+        let is_of_sweeps = OF_SWEEPS.iter().any(|begin| sql.starts_with(begin));
+        let is_of_tables = TABLES.iter().any(|table| sql.contains(&format!("{table} ")));
+        if !reads || is_of_sweeps || !is_of_tables {
             continue;
         }
         let plan: String =
             conn.query_first(format!("EXPLAIN FORMAT=JSON {sql}")).await.unwrap().unwrap();
         let mut found = Vec::new();
         faults(&serde_json::from_str(&plan).unwrap(), &mut found);
+        // A rescue sorts the claims that have ended.
+        found.retain(|fault| fault != "filesort" || !sql.starts_with("SELECT c.id"));
         // Another index would read and lock other sessions' lanes.
-        if sql.starts_with("DELETE") && !plan.contains(r#""key": "PRIMARY""#) {
+        let is_of_jobs =
+            ["seriatim_lane ", "seriatim_job "].iter().any(|table| sql.contains(table));
+        if is_of_jobs && sql.starts_with("DELETE") && !plan.contains(r#""key": "PRIMARY""#) {
             found.push("not by number".to_owned());
         }
         if !found.is_empty() {
@@ -184,6 +244,16 @@ async fn no_statement_of_a_parallel_queue_reads_a_whole_table_or_sorts() {
 #[tokio::test]
 async fn no_statement_of_a_keyed_queue_reads_a_whole_table_or_sorts() {
     no_call_scans(Queue::fifo("q")).await;
+}
+
+#[tokio::test]
+async fn no_statement_of_a_queue_that_accumulates_reads_a_whole_table_or_sorts() {
+    no_call_scans(Queue::accumulate("q")).await;
+}
+
+#[tokio::test]
+async fn no_statement_of_an_exclusive_queue_reads_a_whole_table_or_sorts() {
+    no_call_scans(Queue::exclusive("q")).await;
 }
 
 #[tokio::test]

@@ -5,11 +5,14 @@ use std::future::Future;
 use super::*;
 use crate::contract::{
     Beat, JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LanePlace, LaneQuery, LaneStage,
+    Sweep,
 };
 use crate::limits::PAGE_BYTES_MAX;
+use crate::model::past::Past;
+use crate::model::rate::Rate;
 use crate::store::Verdict;
 use crate::stores::behind::{self, Gauge};
-use crate::{JobId, Mode, Outcome};
+use crate::{Groups, JobId, Mode, Outcome, Share};
 
 /// Rows and index entries that a call may read more where more jobs wait.
 const SLACK: i64 = 40;
@@ -33,12 +36,13 @@ async fn beat(store: &Mysql) {
     store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
 }
 
-/// The rows and index entries that the store's connection has read.
+/// The rows and index entries that the store's connection has read, with those of temporary tables, such as lists of
+/// numbers in statements.
 async fn read(store: &Mysql) -> i64 {
     let mut loan = store.inner.pool.lend().await.ok().unwrap();
     let status = "SELECT variable_value FROM information_schema.session_status \
                   WHERE variable_name IN ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_NEXT', \
-                  'HANDLER_READ_PREV', 'HANDLER_READ_RND')";
+                  'HANDLER_READ_PREV', 'HANDLER_READ_RND', 'HANDLER_READ_RND_NEXT')";
     let rows = loan.rows(status).await.ok().unwrap();
     loan.give_back();
     rows.into_iter().map(|row| mysql_async::from_row::<String>(row).parse::<i64>().unwrap()).sum()
@@ -48,9 +52,10 @@ pub(super) async fn counted<T>(
     store: &Mysql,
     call: impl Future<Output = crate::Result<T>>,
 ) -> (T, i64) {
-    let before = read(store).await;
+    // The question reads some, too.
+    let (first, before) = (read(store).await, read(store).await);
     let answer = call.await.unwrap();
-    (answer, read(store).await - before)
+    (answer, read(store).await - before - (before - first))
 }
 
 /// Adds copies of this job behind the others of its lane.
@@ -104,6 +109,12 @@ impl Gauge for Counting {
 async fn what_waits_behind_is_not_read() {
     behind::what_waits_behind_is_not_read(async || Counting(open_one(&new_database().await).await))
         .await;
+}
+
+#[tokio::test]
+async fn a_sweep_reads_no_dead_jobs_but_those_that_it_deletes() {
+    let store = Counting(open_one(&new_database().await).await);
+    behind::a_sweep_reads_only_what_it_deletes(&store, async || {}).await;
 }
 
 /// How many bytes the server has sent to the store's connection.
@@ -345,4 +356,81 @@ async fn a_page_of_jobs_by_arrival_does_not_read_all_of_a_large_queue() {
         assert_eq!(page.rows.len(), 10);
         assert!(read < 1_000, "{filter:?}: {read}");
     }
+}
+
+#[tokio::test]
+async fn sweeps_pass_by_jobs_that_were_tried_and_have_expired_since_once() {
+    const TRIED: u32 = 3_000;
+    let store = open_one(&new_database().await).await;
+    let queue = Queue::parallel("q");
+    declare(&store, queue.clone()).await;
+    let expired = Timestamp::of_this_machine() + LEASE;
+    let job = |i: u32| Job::new("q", &i).unwrap().expires_at(expired);
+    push(&store, (0..TRIED).map(job).collect()).await;
+    let turns = claim(&store, "q", TRIED as usize).await.turns;
+    let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE * 10) };
+    let plan = |turn| crate::store::plan(turn, &queue, &retry.clone().into(), &|_| LEASE);
+    store.settle(Settle::now(turns.iter().map(plan).collect())).await.unwrap();
+    let run = async |sql: &str| {
+        let mut loan = store.inner.pool.lend().await.ok().unwrap();
+        let rows = loan.rows(sql).await.ok().unwrap();
+        loan.give_back();
+        rows.into_iter().next().map(mysql_async::from_row::<i64>)
+    };
+    let entries = "SELECT COUNT(*) FROM seriatim_expiry";
+    assert_eq!(run(entries).await, Some(0), "they do not expire any more");
+    // As earlier builds left them: of jobs that were tried, and that are gone.
+    run("INSERT INTO seriatim_expiry (seq, at) SELECT id, 1 FROM seriatim_lane").await;
+    run("INSERT INTO seriatim_expiry (seq, at) VALUES (1, 1)").await;
+    let pushed = store.push(Push { now: None, jobs: vec![job(TRIED)] }).await.unwrap();
+    let (mut ended, mut sweeps) = (Vec::new(), 0);
+    loop {
+        let sweep = Sweep { now: Some(expired + LEASE), rows_max: 10 };
+        let (swept, read) = counted(&store, store.sweep(sweep)).await;
+        assert!(read < i64::from(TRIED), "{read} rows and entries");
+        sweeps += 1;
+        ended.extend(swept.expired);
+        if !swept.more {
+            break;
+        }
+    }
+    assert_eq!(ended, [pushed[0].job_id]);
+    assert!(sweeps < TRIED / 90, "{sweeps} sweeps");
+    assert_eq!(run(entries).await, Some(0));
+}
+
+#[tokio::test]
+async fn groups_whose_rates_hold_nothing_back_are_forgotten() {
+    let store = open_one(&new_database().await).await;
+    let share = Share::default().rate(Rate::per_second(10));
+    declare(&store, Queue::fifo("q").groups(Groups::each(share))).await;
+    let of_group = |group: &str| job(group, 1).group(group);
+    push(&store, ["a", "b", "c"].map(of_group).into()).await;
+    assert_eq!(claim(&store, "q", 9).await.turns.len(), 3);
+    let sweep = Sweep { now: Some(store.now().await.unwrap() + LEASE), rows_max: 100 };
+    store.sweep(sweep).await.unwrap();
+    let mut loan = store.inner.pool.lend().await.ok().unwrap();
+    let rows = loan.rows("SELECT grp FROM seriatim_share").await.ok().unwrap();
+    loan.give_back();
+    let groups: Vec<i64> = rows.into_iter().map(mysql_async::from_row).collect();
+    assert_eq!(groups, [-1], "the row of the whole queue");
+}
+
+#[tokio::test]
+async fn a_sweep_reads_as_many_dead_jobs_as_it_deletes_however_many_queues_have_some() {
+    let store = open_one(&new_database().await).await;
+    let old = Timestamp::of_this_machine() - LEASE * 10;
+    for queue in 0..20 {
+        let queue = Queue::fifo(format!("q{queue}")).retain_dead(LEASE);
+        declare(&store, queue.clone()).await;
+        let dead = |i: u32| {
+            let past = Past { created_at: Some(old), dead_at: Some(old), ..Past::default() };
+            Job::new(&*queue.name, &i).unwrap().key(format!("k{i}")).past(past)
+        };
+        push(&store, (0..50).map(dead).collect()).await;
+    }
+    let sweep = Sweep { now: None, rows_max: 50 };
+    let (swept, read) = counted(&store, store.sweep(sweep)).await;
+    assert_eq!((swept.dead.len(), swept.more), (50, true));
+    assert!(read < 600, "{read} rows and entries");
 }

@@ -8,6 +8,7 @@ async fn as_before(database: &str) {
     let before = [
         "ALTER TABLE seriatim_lane MODIFY class INT NOT NULL DEFAULT 0, MODIFY route INT NOT NULL DEFAULT 0",
         "DROP TABLE seriatim_share, seriatim_grouped",
+        "ALTER TABLE seriatim_inbox DROP COLUMN max_retries, DROP COLUMN key_group",
         "UPDATE seriatim_meta SET version = 7",
     ];
     let mut session = session(database).await;

@@ -244,11 +244,11 @@ BEGIN
   UPDATE seriatim.lane SET held = false, due = CASE WHEN _mode = 1 THEN _now ELSE due END
   WHERE number = ANY (_lanes);
   IF _mode = 3 THEN
-    UPDATE seriatim.item SET run_at = _now WHERE lane = ANY (_lanes) AND run_at > _now;
+    UPDATE seriatim.item SET run_at = _now WHERE lane = ANY (_lanes) AND run_at > _now AND loose AND NOT closed;
   ELSIF _mode <> 1 THEN
     UPDATE seriatim.item SET run_at = _now
-    WHERE seq = ANY (ARRAY(SELECT DISTINCT ON (lane) seq FROM seriatim.item
-      WHERE lane = ANY (_lanes) ORDER BY lane, score, seq));
+    WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_lanes) w (number)
+      CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i WHERE i.lane = w.number ORDER BY i.score, i.seq LIMIT 1) f));
   END IF;
 END $$;
 

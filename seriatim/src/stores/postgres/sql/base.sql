@@ -129,8 +129,14 @@ END $$;
 -- Writes the light claims of these lanes, which the caller has locked, into the lanes' rows. Those that wait are kept
 -- from claims until the caller's transaction ends.
 CREATE FUNCTION seriatim.unfold(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _queues int[];
+  _low bigint;
+  _high bigint;
 BEGIN
-  IF NOT EXISTS (SELECT FROM seriatim.lane WHERE number = ANY (_lanes) AND token = 0 AND payload IS NOT NULL) THEN
+  SELECT array_agg(DISTINCT queue), min(number), max(number) INTO _queues, _low, _high
+  FROM seriatim.lane WHERE number = ANY (_lanes) AND token = 0 AND payload IS NOT NULL;
+  IF _queues IS NULL THEN
     RETURN;
   END IF;
   -- Waits for claims under way: the next statement sees them.
@@ -143,24 +149,33 @@ BEGIN
   SET token = b.token, batch = b.token, claimed = true, holder = b.node, own_lease = b.own, ttl = b.ttl,
     until = b.until, claimed_at = b.claimed_at, beat_at = b.claimed_at, class = NULL, at = NULL
   FROM (SELECT u.number, x.* FROM seriatim.batch x CROSS JOIN LATERAL unnest(x.lanes) u (number)
-    WHERE x.light AND CASE WHEN u.number IN (SELECT unnest(_lanes)) THEN true END OFFSET 0) b
+    WHERE x.light AND coalesce(x.queue = ANY (_queues) AND x.low <= _high AND x.high >= _low, true)
+      AND CASE WHEN u.number IN (SELECT unnest(_lanes)) THEN true END OFFSET 0) b
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = b.number AND n.token = 0 OFFSET 0) n
   WHERE l.ctid = n.row;
 END $$;
 
--- Replaces up to _rows_max rows of tally by their sums: one session at a time.
-CREATE FUNCTION seriatim.fold(_rows_max int) RETURNS void LANGUAGE plpgsql AS $$
+-- Replaces up to _rows_max rows of tally by their sums, and more if there are many queues: one session at a time. True if
+-- there may be more to replace.
+CREATE FUNCTION seriatim.fold(_rows_max int) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  -- A sum is left for each queue. With fewer rows, sums would be replaced for ever.
+  _most bigint := greatest(_rows_max, 4 * (SELECT count(*) FROM seriatim.queue));
+  _gone bigint;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtext('tally seriatim.'), 0) THEN
-    RETURN;
+    RETURN false;
   END IF;
   WITH gone AS (
-    DELETE FROM seriatim.tally WHERE ctid = ANY (ARRAY(SELECT ctid FROM seriatim.tally LIMIT _rows_max))
+    DELETE FROM seriatim.tally WHERE ctid = ANY (ARRAY(SELECT ctid FROM seriatim.tally LIMIT _most))
     RETURNING *
+  ), sums AS (
+    INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, dead, processed, failed, retrying)
+      SELECT queue, sum(lanes), sum(jobs), sum(claimed), sum(dead), sum(processed), sum(failed), sum(retrying) FROM gone
+      GROUP BY queue
   )
-  INSERT INTO seriatim.tally (queue, lanes, jobs, claimed, dead, processed, failed, retrying)
-    SELECT queue, sum(lanes), sum(jobs), sum(claimed), sum(dead), sum(processed), sum(failed), sum(retrying) FROM gone
-    GROUP BY queue;
+  SELECT count(*) INTO _gone FROM gone;
+  RETURN _gone = _most;
 END $$;
 
 -- What a lane adds to `tally.retrying` when its retry_count changes.
@@ -377,6 +392,11 @@ BEGIN
   PERFORM seriatim.place(_lanes, _now);
 END $$;
 
+-- When the next scheduled lane of a queue is due. Not min(): in a table that was almost empty, a plan may read all.
+CREATE FUNCTION seriatim.next_wake(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT wake FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL ORDER BY wake LIMIT 1
+$$;
+
 -- When the first lane of a queue is or was due: the index has it for each group of ready ones.
 CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
   WITH RECURSIVE first AS (
@@ -387,8 +407,7 @@ CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABL
       WHERE queue = _queue AND (class, priority) > (r.class, r.priority)
       ORDER BY class, priority, at LIMIT 1) n
   )
-  SELECT least((SELECT min(at) FROM first),
-    (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL))
+  SELECT least((SELECT min(at) FROM first), seriatim.next_wake(_queue))
 $$;
 
 -- The lowest number of the waiting jobs of a lane in accumulate. Most have the default, which is in no index: then the

@@ -109,12 +109,14 @@ BEGIN
   WHERE CASE WHEN number IN (SELECT unnest(_locked)) THEN true END;
 END $$;
 
--- Lists the claim of these lanes.
+-- Lists the claim of these lanes. If it is a light one, _light is their queue.
 CREATE FUNCTION seriatim.list_batch(_token bigint, _node text, _own boolean, _ttl bigint, _now bigint,
-  _light boolean, _lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+  _light int, _lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes)
-    VALUES (_token, _node, _own, _ttl, seriatim.later(_now, _ttl), _now, _light, cardinality(_lanes), _lanes);
+  INSERT INTO seriatim.batch (token, node, own, ttl, until, claimed_at, light, remaining, lanes, queue, low, high)
+    SELECT _token, _node, _own, _ttl, seriatim.later(_now, _ttl), _now, _light IS NOT NULL, cardinality(_lanes), _lanes,
+      _light, min(number), max(number)
+    FROM unnest(_lanes) number WHERE _light IS NOT NULL;
 END $$;
 
 -- The same where lanes have no keys: locks their rows in `ready`. Nobody keeps such a lane locked for long, so the
@@ -488,7 +490,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT FROM seriatim.ready l WHERE l.queue = _queue AND l.class = c.class
           ORDER BY priority, at, number LIMIT 1) x) THEN _now
-      ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END);
+      ELSE seriatim.next_wake(_queue) END);
 END $$;
 
 -- The first of these locked lanes whose turns together fit into _room bytes, and what those take of it.
@@ -645,7 +647,7 @@ BEGIN
     IF _q.shares IS NULL THEN
       PERFORM seriatim.take_ready(_lanes, _spots[:cardinality(_lanes)]);
     END IF;
-    PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, coalesce(_light, false), _lanes);
+    PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _t, CASE WHEN _light THEN _q.number END, _lanes);
     INSERT INTO seriatim.tally (queue, claimed) VALUES (_q.number, cardinality(_lanes));
   END IF;
   IF _light AND _q.shares IS NOT NULL THEN
@@ -685,7 +687,7 @@ BEGIN
   END IF;
   PERFORM seriatim.leave_batches(ARRAY(SELECT batch FROM seriatim.lane WHERE number = ANY (_lanes)));
   _token := nextval('seriatim.token');
-  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, false, _lanes);
+  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, NULL, _lanes);
   UPDATE seriatim.lane SET token = _token, batch = _token, holder = _node, own_lease = _own, ttl = _ttl,
     until = seriatim.later(_now, _ttl)
   WHERE number = ANY (_lanes);

@@ -71,7 +71,7 @@ BEGIN
     END IF;
     _lanes := seriatim.ready_again(_one, _lanes, _now);
     CONTINUE WHEN _lanes = '{}';
-    PERFORM seriatim.list_batch(_tokens[_place], _one.node, _one.own, _one.ttl, _now, false, _lanes);
+    PERFORM seriatim.list_batch(_tokens[_place], _one.node, _one.own, _one.ttl, _now, NULL, _lanes);
     INSERT INTO seriatim.tally (queue, claimed) VALUES ((_one.q).number, cardinality(_lanes));
     RETURN QUERY SELECT t.* FROM seriatim.hold(_one.q, _lanes, _tokens[_place], _one.node, _one.own, _one.ttl, _now,
       _one.jobs_max, _one.bytes_max) t;

@@ -32,7 +32,8 @@ BEGIN
     'run_at', seriatim.micros_of(s.run_at), 'expires_at', seriatim.micros_of(s.expires_at),
     'idempotency_key', left(s.idempotency_key, 1024), 'node', left(s.node, 1024),
     'consumer_group', left(s.consumer_group, 1024), 'partition_key', left(s.partition_key, 1024),
-    'producer', left(s.producer, 1024), 'job_id', left(s.job_id, 1024))::text
+    'producer', left(s.producer, 1024), 'job_id', left(s.job_id, 1024),
+    'max_retries', s.max_retries::text, 'key_group', left(s.key_group, 1024))::text
   FROM sized s WHERE s.up_to <= _bytes_max ORDER BY s.id;
 END $$;
 

@@ -6,10 +6,10 @@
 
 CREATE FUNCTION seriatim.last_number() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 9223372036854775807 $$;
 
--- The claimed lanes of a queue; with _node, those that it holds.
-CREATE FUNCTION seriatim.claimed_lanes(_queue int, _node text) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
+-- The claimed lanes of a queue.
+CREATE FUNCTION seriatim.claimed_lanes(_queue int) RETURNS bigint[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN ARRAY(SELECT number FROM seriatim.claimed_lane WHERE queue = _queue AND (_node IS NULL OR holder = _node));
+  RETURN ARRAY(SELECT number FROM seriatim.claimed_lane WHERE queue = _queue);
 END $$;
 
 -- Those that are held or paused.
@@ -99,13 +99,17 @@ BEGIN
     _lanes := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _queue AND key = _key);
   ELSIF _source = 5 THEN
     _lanes := ARRAY[_key::bigint];
+  ELSIF _source = 1 AND _node IS NULL THEN
+    RETURN QUERY SELECT c.* FROM seriatim.claimed_lane c WHERE c.queue = _queue;
+    RETURN;
   ELSIF _source = 1 THEN
-    _lanes := seriatim.claimed_lanes(_queue, _node);
+    RETURN QUERY SELECT c.* FROM seriatim.claimed_lane c WHERE c.holder = _node AND c.queue = _queue;
+    RETURN;
   ELSIF _source = 2 THEN
     _lanes := seriatim.stopped_lanes(_queue);
   ELSE
     IF _source = 4 THEN
-      _but := seriatim.claimed_lanes(_queue, NULL) || seriatim.stopped_lanes(_queue);
+      _but := seriatim.claimed_lanes(_queue) || seriatim.stopped_lanes(_queue);
     END IF;
     IF _order = 0 THEN
       _lanes := seriatim.lanes_by_age(_queue, _last, _but, _rows_max);
@@ -119,7 +123,7 @@ BEGIN
       _lanes := seriatim.lanes_by_due(_queue, coalesce(_last_place::bigint, -9223372036854775808), _last,
         coalesce(_end::bigint, seriatim.last_number()), _rows_max);
       IF _source = 3 THEN
-        _lanes := _lanes || seriatim.claimed_lanes(_queue, NULL) || seriatim.stopped_lanes(_queue);
+        _lanes := _lanes || seriatim.claimed_lanes(_queue) || seriatim.stopped_lanes(_queue);
       END IF;
     END IF;
   END IF;
@@ -132,7 +136,7 @@ CREATE FUNCTION seriatim.claimed_jobs(_queue int) RETURNS TABLE (o_seq bigint, o
 DECLARE
   _mode smallint := (SELECT mode FROM seriatim.queue WHERE number = _queue);
 BEGIN
-  RETURN QUERY SELECT o.seq, l.key FROM unnest(seriatim.claimed_lanes(_queue, NULL)) w (number)
+  RETURN QUERY SELECT o.seq, l.key FROM unnest(seriatim.claimed_lanes(_queue)) w (number)
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
     CROSS JOIN LATERAL (
       SELECT l.number AS seq WHERE l.payload IS NOT NULL

@@ -678,7 +678,7 @@ BEGIN
   END IF;
   IF _job.throttle IS NOT NULL THEN
     SELECT i.of_queue, i.seq, i.created_at, i.until INTO o_queue, o_seq, o_created_at, o_again_at FROM seriatim.idempotency i
-    WHERE i.queue = _job.queue AND i.key = _job.key AND i.name = '' AND i.until > _now;
+    WHERE i.queue = _job.queue AND i.key = _job.key AND i.name = '' AND i.until + 0 > _now;
     IF FOUND THEN
       o_status := 3;
       IF NOT _job.refuses THEN

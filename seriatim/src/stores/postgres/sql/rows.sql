@@ -21,16 +21,8 @@ LANGUAGE sql STABLE AS $$
   WHERE lane = CASE WHEN _mode = 1 AND _taken IS NOT NULL THEN _lane END AND seq + 0 <= _taken AND NOT closed
 $$;
 
--- Claimed lanes.
-CREATE VIEW seriatim.claimed_lane AS
-SELECT l.number, l.queue, l.key, b.token, b.claimed_at, b.node AS holder
-FROM seriatim.batch b
-CROSS JOIN LATERAL unnest(b.lanes) u (number)
-CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
-  WHERE n.number = u.number AND (n.batch = b.token OR b.light AND n.token = 0) OFFSET 0) l;
-
 -- Lanes, with light claims in the form of the others. The claims are looked through only for lanes that were ready and are
--- so no more: those that are claimed.
+-- so no more: those that are claimed; and the lists of lanes only in claims that may have the lane.
 CREATE VIEW seriatim.lane_now AS
 SELECT l.number, l.queue, l.key, coalesce(b.token, l.token) AS token, l.held, l.paused, l.due, l.priority,
   l.retry_count, l.crashes, l.error, l.claimed OR b.token IS NOT NULL AS claimed,
@@ -42,7 +34,20 @@ LEFT JOIN LATERAL (SELECT * FROM seriatim.batch n
   WHERE n.light AND l.token = 0 AND l.class IS NOT NULL
     AND NOT EXISTS (SELECT FROM seriatim.ready r WHERE r.queue = l.queue AND r.class = l.class AND r.priority = l.priority
       AND r.at = l.at AND r.number = l.number OFFSET 0)
-    AND l.number = ANY (n.lanes) OFFSET 0) b ON true;
+    AND CASE WHEN coalesce(n.queue = l.queue AND l.number BETWEEN n.low AND n.high, true)
+      THEN l.number = ANY (n.lanes) END OFFSET 0) b ON true;
+
+-- The claimed ones of them, found by their claims.
+CREATE VIEW seriatim.claimed_lane AS
+SELECT l.number, l.queue, l.key, b.token, l.held, l.paused, l.due, l.priority,
+  l.retry_count, l.crashes, l.error, true AS claimed,
+  b.node AS holder, coalesce(l.own_lease, b.own) AS own_lease, coalesce(l.ttl, b.ttl) AS ttl, coalesce(l.until, b.until) AS until,
+  coalesce(l.claimed_at, b.claimed_at) AS claimed_at, coalesce(l.beat_at, b.claimed_at) AS beat_at, l.progress, l.taken, l.joined,
+  l.packed_run_at, l.task, l.score, l.created_at, l.options, l.payload
+FROM seriatim.batch b
+CROSS JOIN LATERAL unnest(b.lanes) u (number)
+CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
+  WHERE n.number = u.number AND (n.batch = b.token OR b.light AND n.token = 0) OFFSET 0) l;
 
 -- The jobs of claimed lanes, as their holders get them, one row per job.
 CREATE VIEW seriatim.turn_job AS

@@ -174,7 +174,8 @@ CREATE TABLE seriatim.ready (
 -- that it names and that still have token 0, and writes no lane. The others say in the row of each lane that it is
 -- claimed; this one only helps to find it. Who has to write a lane under a light claim first unfolds the claim into the
 -- lane's row: see unfold(). `remaining` is how many lanes are still claimed, or more. `own`, `ttl` and `until` are those
--- of the shortest lease.
+-- of the shortest lease. `queue`, `low` and `high` of a light claim: of which queue its lanes are, and the lowest and highest
+-- number of them. Null in claims that version 38 made.
 CREATE TABLE seriatim.batch (
   token bigint PRIMARY KEY,
   node text COLLATE "C" NOT NULL,
@@ -184,11 +185,16 @@ CREATE TABLE seriatim.batch (
   claimed_at bigint NOT NULL,
   light boolean NOT NULL,
   remaining int NOT NULL,
-  lanes bigint[] NOT NULL
+  lanes bigint[] NOT NULL,
+  queue int,
+  low bigint,
+  high bigint
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0,
   toast_tuple_target = 8160);
 -- Compressing numbers costs more than it saves, and a row is soon deleted.
 ALTER TABLE seriatim.batch ALTER COLUMN lanes SET STORAGE EXTERNAL;
+-- A node that looks for claims of its own reads no others.
+CREATE INDEX batch_node ON seriatim.batch (node);
 
 -- Extensions of own leases for lanes whose rows were locked by users' transactions: until when the claim under this token
 -- stands. The next heartbeat that finds the lane free writes it into the lane's row.
@@ -282,7 +288,8 @@ CREATE INDEX item_closed ON seriatim.item ((CASE WHEN closed THEN lane END)) WHE
 CREATE INDEX item_priority ON seriatim.item ((CASE WHEN priority <> 100 THEN lane END), priority)
   WHERE priority <> 100 AND NOT loose AND NOT closed;
 CREATE INDEX item_flagged ON seriatim.item (lane) WHERE flagged;
-CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed;
+-- Only a job that was never tried expires.
+CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed AND attempts = 0;
 CREATE INDEX item_arrival ON seriatim.item (queue, seq) WHERE queue IS NOT NULL;
 
 -- Jobs that have ended and are still stored. State: 2 succeeded, 3 failed (the morgue), 4 canceled.
@@ -388,7 +395,9 @@ CREATE TABLE seriatim.inbox (
   job_id text,
   inserted_at timestamptz NOT NULL DEFAULT now(),
   refused text,
-  refused_at timestamptz
+  refused_at timestamptz,
+  max_retries int,
+  key_group text
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 -- Expressions: no search for these rows can use the primary key and pass by the others.
 CREATE INDEX inbox_waiting ON seriatim.inbox ((id + 0)) WHERE refused IS NULL;

@@ -531,7 +531,7 @@ CREATE FUNCTION seriatim.next_shared(_queue int, _now bigint, _more boolean, _so
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN CASE WHEN _more THEN _now
-    ELSE least(_soonest, (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL)) END;
+    ELSE least(_soonest, seriatim.next_wake(_queue)) END;
 END $$;
 
 -- Claims lanes of which some (_light) get a light claim, and the others another one. Returns the turns in the order of the lanes.
@@ -542,8 +542,8 @@ DECLARE
   _token bigint := nextval('seriatim.token');
   _other bigint := nextval('seriatim.token');
 BEGIN
-  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, true, _light);
-  PERFORM seriatim.list_batch(_other, _node, _own, _ttl, _now, false, _heavy);
+  PERFORM seriatim.list_batch(_token, _node, _own, _ttl, _now, _q.number, _light);
+  PERFORM seriatim.list_batch(_other, _node, _own, _ttl, _now, NULL, _heavy);
   INSERT INTO seriatim.tally (queue, claimed) VALUES (_q.number, cardinality(_lanes));
   RETURN QUERY SELECT t.* FROM (
       SELECT l.number AS lane, l.queue, _q.name, l.key, _token, l.retry_count, l.crashes, l.error, _now, l.number AS seq,

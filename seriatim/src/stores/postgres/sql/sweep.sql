@@ -140,8 +140,8 @@ BEGIN
   UPDATE seriatim.looked SET until = coalesce(_to, -1) WHERE until <> coalesce(_to, -1);
 END $$;
 
--- Deletes nodes that died more than _node_shown ago, expired extensions, and batches without a claimed lane, which
--- leave_batches() could not count.
+-- Deletes nodes that died more than _node_shown ago, expired extensions, groups that use nothing of their limits, and batches
+-- without a claimed lane, which leave_batches() could not count.
 CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -150,6 +150,9 @@ BEGIN
     LIMIT _rows_max FOR UPDATE SKIP LOCKED);
   DELETE FROM seriatim.extension WHERE lane IN (
     SELECT lane FROM seriatim.extension WHERE until < _now LIMIT _rows_max FOR UPDATE SKIP LOCKED);
+  DELETE FROM seriatim.share WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM seriatim.share WHERE grp >= 0 AND running = 0 AND paced <= _now * 1000
+    LIMIT _rows_max FOR UPDATE SKIP LOCKED));
   DELETE FROM seriatim.batch WHERE token IN (
     SELECT b.token FROM seriatim.batch b
     WHERE NOT EXISTS (SELECT FROM unnest(b.lanes) u (number)
@@ -167,6 +170,7 @@ DECLARE
   _expired_more boolean;
   _done_more boolean;
   _dead_more boolean;
+  _fold_more boolean;
 BEGIN
   SELECT * INTO o_expired, o_expired_queue, o_expired_created_at, _expired_more
   FROM seriatim.sweep_expired(_t, _rows_max);
@@ -177,6 +181,6 @@ BEGIN
   PERFORM seriatim.sweep_rest(_t, _rows_max, _node_shown);
   DELETE FROM seriatim.job_batch WHERE id IN (
     SELECT id FROM seriatim.job_batch WHERE ended_at <= _t - _batch_kept LIMIT _rows_max FOR UPDATE SKIP LOCKED);
-  PERFORM seriatim.fold(10000);
-  o_more := _expired_more OR _done_more OR _dead_more;
+  _fold_more := seriatim.fold(10000);
+  o_more := _expired_more OR _done_more OR _dead_more OR _fold_more;
 END $$;

@@ -89,7 +89,8 @@ FROM seriatim.jobs WHERE state = 'dead';
 CREATE VIEW seriatim.nodes AS
 SELECT n.id AS node, n.info::jsonb->>'name' AS name, n.info::jsonb->>'host' AS host,
   (n.info::jsonb->>'pid')::int AS pid, n.info::jsonb->>'version' AS version,
-  seriatim.time_of(n.beat_at) AS heartbeat_at, n.dead_at IS NULL AS alive,
+  -- That of a node whose process is gone is stored 200 years earlier: see `stores/gone.rs`.
+  seriatim.time_of(n.beat_at + CASE WHEN n.beat_at < 0 THEN 6307200000000000 ELSE 0 END) AS heartbeat_at, n.dead_at IS NULL AS alive,
   (ARRAY['quiet', 'stop'])[n.command + 1] AS told,
   (SELECT count(*) FROM seriatim.claimed_lane l WHERE l.holder = n.id) AS lanes
 FROM seriatim.node n;

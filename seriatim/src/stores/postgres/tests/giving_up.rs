@@ -1,10 +1,12 @@
 //! Calls whose answers were lost.
 
+use super::locks::Schema;
 use super::*;
-use crate::contract::{Consumer, Fleet, GiveUp, LaneQuery, LaneStage, Views};
+use crate::contract::{Consumer, LaneQuery, LaneStage, Views};
+use crate::stores::contended;
 
 /// Makes claims wait until its transaction ends, as for a change of the queue's mode.
-async fn hold_claims(schema: &str) -> tokio_postgres::Client {
+pub(super) async fn hold_claims(schema: &str) -> tokio_postgres::Client {
     let client = session().await;
     let alone =
         "BEGIN; SELECT pg_advisory_xact_lock(hashtext('seriatim.'), number) FROM seriatim.queue";
@@ -20,32 +22,8 @@ async fn held(store: &Postgres) -> Vec<Option<Token>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_claim_under_way_takes_is_there_to_be_seen_when_it_has_been_given_up() {
-    let schema = new_schema();
-    let (store, watcher) = (open(&schema).await, session().await);
-    declare(&store, Queue::fifo("q")).await;
-    push(&store, vec![job("a", 1)]).await;
-    let lock = hold_claims(&schema).await;
-    let request = Claim { ticket: 1, ..claiming("q", 1) };
-    let claim = tokio::spawn({
-        let store = store.clone();
-        async move { store.claim(request).await }
-    });
-    until_waiting(&watcher, &schema, 1).await;
-    let given_up = tokio::spawn({
-        let store = store.clone();
-        async move {
-            store.give_up(GiveUp { node: "n".into(), ticket: 1, queue: None }).await.unwrap();
-            held(&store).await
-        }
-    });
-    // It waits for the claim, which waits for the lock. A heartbeat does not.
-    until_waiting(&watcher, &schema, 2).await;
-    let node = NodeInfo::new("n".into(), LEASE);
-    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
-    lock.batch_execute("COMMIT").await.unwrap();
-    let turns = claim.await.unwrap().unwrap().turns;
-    assert_eq!(turns.len(), 1);
-    assert_eq!(given_up.await.unwrap(), [Some(turns[0].token)]);
+    let schema = Schema::new().await;
+    contended::what_a_claim_under_way_takes_is_seen_when_it_was_given_up(&schema).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

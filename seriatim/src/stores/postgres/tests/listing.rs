@@ -11,7 +11,7 @@ use crate::contract::{
 use crate::{Mode, Outcome};
 
 /// Lanes in a queue: few and many.
-const LANES: [usize; 2] = [100, 3_000];
+const LANES: [usize; 2] = [100, 1_000];
 const ROWS: usize = 20;
 /// Claimed and paused ones in each.
 const SOME: usize = 5;

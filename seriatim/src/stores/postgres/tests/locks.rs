@@ -2,13 +2,14 @@
 
 use tokio::time::timeout;
 
+use super::giving_up::hold_claims;
 use super::*;
 use crate::contract::{
-    Actions, Amend, Batches, Beat, Cancel, Cancelled, Change, DrainInbox, GoOn, Inbox, OpenBatch,
-    Rescue, Sweep, delete_queue,
+    Actions, Amend, Batches, Beat, Change, DrainInbox, GoOn, Inbox, OpenBatch, Rescue, delete_queue,
 };
 use crate::model::LaneId;
-use crate::{Client, Mode, Outcome};
+use crate::stores::contended::{self, Contended};
+use crate::{Client, Mode};
 
 /// Locks a lane's row until the session ends.
 async fn lock(schema: &str, lane: &str) -> tokio_postgres::Client {
@@ -61,18 +62,48 @@ async fn pushes_lock_lanes_in_one_order_in_a_database_with_another_collation() {
     server.batch_execute(&format!("DROP DATABASE {schema} WITH (FORCE)")).await.unwrap();
 }
 
-/// A running job in each of two queues. The lane of the second queue is the older one.
-async fn two_queues(schema: &str) -> (Arc<Postgres>, Vec<Turn>) {
-    let store = open(schema).await;
-    for queue in ["first", "second"] {
-        declare(&store, Queue::parallel(queue)).await;
+/// A schema with a store.
+pub(super) struct Schema {
+    name: String,
+    store: Arc<Postgres>,
+}
+
+impl Schema {
+    pub(super) async fn new() -> Self {
+        let name = new_schema();
+        let store = open(&name).await;
+        Self { name, store }
     }
-    let mut turns = Vec::new();
-    for queue in ["second", "first"] {
-        push(&store, vec![Job::new(queue, &0).unwrap()]).await;
-        turns.extend(claim(&store, queue, 1).await.turns);
+}
+
+impl Contended for Schema {
+    type Session = tokio_postgres::Client;
+
+    const MODES: &[Mode] = &[Mode::Fifo, Mode::Accumulate, Mode::Exclusive];
+
+    fn store(&self) -> SharedStore {
+        self.store.clone()
     }
-    (store, turns)
+
+    async fn lock(&self, lane: LaneId) -> Self::Session {
+        lock(&self.name, &number(lane)).await
+    }
+
+    async fn hold_claims(&self) -> Self::Session {
+        hold_claims(&self.name).await
+    }
+
+    async fn is_free(&self, session: &mut Self::Session, lane: LaneId) -> bool {
+        is_free(session, &self.name, &number(lane)).await
+    }
+
+    async fn roll_back(&self, session: Self::Session) {
+        session.batch_execute("ROLLBACK").await.unwrap();
+    }
+
+    async fn until_waiting(&self, sessions: usize) {
+        until_waiting(&session().await, &self.name, sessions as i64).await;
+    }
 }
 
 fn number(lane: LaneId) -> String {
@@ -80,30 +111,18 @@ fn number(lane: LaneId) -> String {
 }
 
 #[tokio::test]
+async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other() {
+    contended::a_locked_lane_holds_up_the_settle_of_no_other(&Schema::new().await).await;
+}
+
+#[tokio::test]
+async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
+    contended::a_locked_lane_holds_up_the_expiry_of_no_other_job(&Schema::new().await).await;
+}
+
+#[tokio::test]
 async fn cancels_and_settles_lock_lanes_without_a_key_in_one_order() {
-    let schema = new_schema();
-    let server = session().await;
-    let (store, turns) = two_queues(&schema).await;
-    let (older, younger) = (number(turns[0].lane), number(turns[1].lane));
-    let jobs = turns.iter().map(|turn| turn.jobs[0].id).rev().collect();
-    let ends = turns.iter().rev().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
-    let cancel = Cancel { now: None, jobs };
-    let one = store.clone();
-    let cancels =
-        async move { assert_eq!(one.cancel(cancel).await.unwrap(), [Cancelled::Flagged; 2]) };
-    let settles = async move {
-        assert!(store.settle(Settle::now(ends)).await.unwrap().iter().all(Settled::is_ok));
-    };
-    let calls: [(_, futures_util::future::BoxFuture<'static, ()>); 2] =
-        [("cancel", Box::pin(cancels)), ("settle", Box::pin(settles))];
-    for (name, call) in calls {
-        let holder = lock(&schema, &older).await;
-        let call = tokio::spawn(call);
-        until_waiting(&server, &schema, 1).await;
-        assert!(is_free(&holder, &schema, &younger).await, "{name}");
-        holder.batch_execute("ROLLBACK").await.unwrap();
-        call.await.unwrap();
-    }
+    contended::lanes_without_a_key_are_locked_in_one_order(&Schema::new().await).await;
 }
 
 #[tokio::test]
@@ -177,29 +196,6 @@ async fn where_the_callback_of_a_batch_may_run_is_written_when_the_batch_is_open
     let routes = "SELECT count(*) FROM seriatim.route WHERE node = 'n' AND consumer_group = 'g'";
     let routes = session().await.query_one(&in_schema(routes, &schema), &[]).await.unwrap();
     assert_eq!(routes.get::<_, i64>(0), 1);
-}
-
-#[tokio::test]
-async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
-    let schema = new_schema();
-    let store = open(&schema).await;
-    declare(&store, Queue::fifo("q")).await;
-    let start = store.now().await.unwrap();
-    let expiring = |key: &str, tag| job(key, tag).expires_at(start + LEASE);
-    let jobs = vec![expiring("locked", 1), expiring("locked", 2), expiring("free", 3)];
-    let pushed = store.push(Push { now: Some(start), jobs }).await.unwrap();
-    let ids: Vec<_> = pushed.iter().map(|pushed| pushed.job_id).collect();
-    let holder = lock(&schema, "key = 'locked'").await;
-    // The jobs of the locked lane are the first, and more than a sweep takes at once.
-    let sweep = async |rows_max| {
-        let sweep = store.sweep(Sweep { now: Some(start + LEASE * 2), rows_max });
-        let swept = timeout(SOON, sweep).await.expect("it waits for nobody").unwrap();
-        (swept.expired, swept.more)
-    };
-    assert_eq!(sweep(1).await, (vec![ids[2]], false));
-    assert_eq!(sweep(1).await, (Vec::new(), false), "it does not sweep again and again");
-    holder.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(sweep(9).await, (ids[..2].to_vec(), false));
 }
 
 /// A session, and a store whose lane of key "k" in queue "q" it has locked.
@@ -367,47 +363,6 @@ async fn lanes_that_go_on_lock_their_queues_in_the_order_of_pushes() {
     assert!(row.get::<_, bool>(0), "the younger queue is locked before the older one");
     holder.batch_execute("ROLLBACK").await.unwrap();
     assert!(settle.await.unwrap().iter().all(Settled::is_ok));
-}
-
-#[tokio::test]
-async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other() {
-    let schema = new_schema();
-    let store = open(&schema).await;
-    for mode in [Mode::Fifo, Mode::Accumulate, Mode::Exclusive] {
-        let queue = Queue::new(mode.to_string(), mode);
-        declare(&store, queue.clone()).await;
-        let job = |key: &str, tag: u32| Job::new(&*queue.name, &tag).unwrap().key(key);
-        push(&store, ["a", "b", "c"].map(|key| job(key, 1)).to_vec()).await;
-        push(&store, ["a", "b", "c"].map(|key| job(key, 2)).to_vec()).await;
-        for outcome in [Outcome::Done, Outcome::Bury { error: "e".into() }] {
-            let turns = claim(&store, &queue.name, 3).await.turns;
-            let Some(locked) = turns.iter().find(|turn| turn.key.as_deref() == Some("b")) else {
-                continue;
-            };
-            let holder = lock(&schema, &number(locked.lane)).await;
-            let plan = |turn: &Turn| {
-                // One of the others is done in any case.
-                let outcome =
-                    if turn.key.as_deref() == Some("c") { &Outcome::Done } else { &outcome };
-                crate::store::plan(turn, &queue, &outcome.clone().into(), &|_| LEASE)
-            };
-            let ends: Vec<Settlement> = turns.iter().map(plan).collect();
-            let request = Settle { skip_locked: true, ..Settle::now(ends.clone()) };
-            let settled = timeout(SOON, store.settle(request)).await.expect("it waits for nobody");
-            for (turn, settled) in turns.iter().zip(settled.unwrap()) {
-                let expected = match turn.lane == locked.lane {
-                    true => Settled::Busy,
-                    false => Settled::ok(Vec::new()),
-                };
-                assert_eq!(settled, expected, "{mode} {:?} {outcome:?}", turn.key);
-            }
-            holder.batch_execute("ROLLBACK").await.unwrap();
-            let request = Settle { skip_locked: true, ..Settle::now(ends) };
-            for (turn, settled) in turns.iter().zip(store.settle(request).await.unwrap()) {
-                assert_eq!(settled.is_ok(), turn.lane == locked.lane, "{mode}: the repeat");
-            }
-        }
-    }
 }
 
 #[tokio::test]

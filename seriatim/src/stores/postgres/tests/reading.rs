@@ -9,27 +9,41 @@ use tokio_postgres::NoTls;
 
 use super::*;
 use crate::contract::{
-    Act, Actions, Beat, Cancel, Consumer, Fleet, JobOrder, JobQuery, JobState, LaneAction,
-    LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage, LaneState, Producer, Rescue,
-    Selected, Selection, Sweep, Views,
+    Act, Actions, Beat, Cancel, Cancelled, ClaimSelection, Consumer, Fleet, GoOn, JobOrder,
+    JobQuery, JobState, LaneAction, LaneOrder, LanePlace, LaneQuery, LaneSelection, LaneStage,
+    LaneState, Producer, Release, Rescue, Selected, Selection, Sweep, Views,
 };
 use crate::model::past::Past;
 use crate::store::Fate;
 use crate::stores::behind::{self, Gauge};
-use crate::{JobId, Mode};
+use crate::{Groups, JobId, Mode, Share, Window};
 
 /// Lanes in each measured call.
-const BATCH: usize = 60;
+const BATCH: usize = 20;
 /// Most index entries that a call may read per lane. A failure of two jobs meets 42 of their versions.
 const ENTRIES_EACH_MAX: i64 = 45;
 /// For each queue: jobs that are scheduled, ended, or behind one busy key; lanes that are claimed, and that wait. Each
 /// is more than a call may read.
-const SCHEDULED: usize = 3_000;
-const ENDED: usize = 3_000;
-const BEHIND: u32 = 3_000;
-const CLAIMED: usize = 3_000;
-const WAITING: usize = 1_500;
+const SCHEDULED: usize = 1_000;
+const ENDED: usize = 1_000;
+const BEHIND: u32 = 1_000;
+const CLAIMED: usize = 1_000;
+const WAITING: usize = 1_200;
 const MODES: [Mode; 4] = [Mode::Parallel, Mode::Accumulate, Mode::Fifo, Mode::Exclusive];
+
+/// A queue of each mode, and some whose calls take other ways.
+fn queues() -> Vec<Queue> {
+    let of_modes = MODES.map(|mode| Queue::new(name(mode), mode).retain_completed(LEASE * 600));
+    let shares = Groups::each(Share::default().running(100_000));
+    let window = Window { max_jobs: Some(2), ..Window::new(LEASE, LEASE) };
+    let others = [
+        // Its jobs are claimed in series.
+        Queue::fifo("series"),
+        Queue::fifo("grouped").groups(shares).throttle(LEASE),
+        Queue::accumulate("collected").window(window),
+    ];
+    of_modes.into_iter().chain(others).collect()
+}
 
 /// The state of the tables when the statements were planned.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +85,7 @@ impl Watched {
     /// Index entries, and rows read by sequential scans, by name.
     async fn read(&self) -> HashMap<String, i64> {
         let counted = "SELECT relname::text, pg_stat_get_xact_tuples_returned(oid) FROM pg_class \
-            WHERE relnamespace = 'seriatim'::regnamespace AND relkind IN ('i', 'r') \
-              AND relname ~ '^(lane|item|ended|alias|ready|batch)'";
+            WHERE relnamespace = 'seriatim'::regnamespace AND relkind IN ('i', 'r')";
         let rows = self.store.pool.query(counted, &[]).await.unwrap();
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
@@ -124,12 +137,21 @@ fn name(mode: Mode) -> String {
 }
 
 /// Two jobs per key, in modes with keys.
-fn jobs_of(mode: Mode, prefix: &str, lanes: usize) -> Vec<Job> {
-    let job = |i: usize, tag: u32| Job::new(name(mode), &tag).unwrap().key(format!("{prefix}{i}"));
-    match mode {
-        Mode::Parallel => (0..lanes).map(|i| Job::new(name(mode), &i).unwrap()).collect(),
+fn jobs_of(queue: &Queue, prefix: &str, lanes: usize) -> Vec<Job> {
+    let new = |tag: usize| Job::new(&*queue.name, &tag).unwrap();
+    let job = |i: usize, tag: usize| match queue.groups {
+        Some(_) => new(tag).key(format!("{prefix}{i}")).group(format!("g{}", i % 5)),
+        None => new(tag).key(format!("{prefix}{i}")),
+    };
+    match queue.mode {
+        Mode::Parallel => (0..lanes).map(new).collect(),
         _ => (0..lanes).flat_map(|i| [job(i, 1), job(i, 2)]).collect(),
     }
+}
+
+fn named(jobs: Vec<Job>, prefix: &str) -> Vec<Job> {
+    let name = |(i, job): (usize, Job)| job.idempotency_key(format!("{prefix}{i}"));
+    jobs.into_iter().enumerate().map(name).collect()
 }
 
 pub(super) async fn push_many(store: &Postgres, jobs: Vec<Job>) {
@@ -138,19 +160,27 @@ pub(super) async fn push_many(store: &Postgres, jobs: Vec<Job>) {
     }
 }
 
-/// All measured calls, on lanes of one mode.
-async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
-    let (store, queue) = (&watched.store, name(mode));
+/// All measured calls, on lanes of one queue.
+async fn calls(watched: &Watched, definition: &Queue, lanes: usize) {
+    let (store, queue) = (&watched.store, &definition.name);
     let of = |call: &str| format!("{call} in {queue}");
-    for prefix in ["new", "new", "w"] {
-        let request = Push { now: None, jobs: jobs_of(mode, prefix, lanes) };
+    for prefix in ["new", "new", "w", "more", "and more"] {
+        let request = Push { now: None, jobs: jobs_of(definition, prefix, lanes) };
         watched.call(&of("a push"), store.push(request)).await;
     }
+    for prefix in ["named", "named"] {
+        let jobs = named(jobs_of(definition, prefix, lanes), &format!("{prefix} {lanes} "));
+        let request = Push { now: None, jobs };
+        watched.call(&of("a named push"), store.push(request)).await;
+    }
+    let claiming = || Claim { series_max: 8, ..claiming(queue, lanes) };
     let mut rounds = Vec::new();
     for _ in 0..3 {
-        let claimed = watched.call(&of("a claim"), store.claim(claiming(&queue, lanes))).await;
+        let claimed = watched.call(&of("a claim"), store.claim(claiming())).await;
+        assert!(!claimed.turns.is_empty(), "{queue}");
         rounds.push(claimed.turns);
     }
+    going_on(watched, definition, claiming()).await;
     let beat = |turn: &Turn| Beat { progress: Some("1".into()), ..Beat::of(turn) };
     let node = NodeInfo::new("n".into(), LEASE);
     let request = Heartbeat { now: None, node, beats: rounds[0].iter().map(beat).collect() };
@@ -159,11 +189,11 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     watched.call(&of("a cancel"), store.cancel(Cancel { now: None, jobs })).await;
     for action in [LaneAction::Pause, LaneAction::Resume] {
         let lanes = LaneSelection::Lanes(rounds[1].iter().map(|turn| turn.lane).collect());
-        let act = Act { now: None, queue: (&*queue).into(), lanes, action };
+        let act = Act { now: None, queue: (&**queue).into(), lanes, action };
         watched.call(&of("an action on named lanes"), store.act(act)).await;
         if let Some(key) = rounds[1][0].key.clone() {
             let lanes = LaneSelection::Key(key.to_string());
-            let act = Act { now: None, queue: (&*queue).into(), lanes, action };
+            let act = Act { now: None, queue: (&**queue).into(), lanes, action };
             watched.call(&of("an action on a key"), store.act(act)).await;
         }
     }
@@ -171,7 +201,7 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     let node = NodeInfo::new(format!("dead {queue} {lanes}").as_str().into(), LEASE);
     let (dead, now) = (node.id.clone(), Some(Timestamp::of_this_machine() - LEASE * 3));
     store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
-    let claim = Claim::new(&*queue, dead, lanes, Lease::Node { ttl: LEASE });
+    let claim = Claim::new(&**queue, dead, lanes, Lease::Node { ttl: LEASE });
     let held = watched.call(&of("a claim"), store.claim(claim)).await.turns;
     let lanes_max = BATCH;
     let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max, ticket: 0 };
@@ -180,48 +210,76 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     rounds[0].extend(taken);
     let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE) };
     for (turns, outcome) in rounds.iter().zip([Outcome::Done, retry.clone(), retry]) {
-        let definition = Queue::new(&*queue, mode);
-        let plan =
-            |turn| crate::store::plan(turn, &definition, &outcome.clone().into(), &|_| LEASE);
+        let plan = |turn| crate::store::plan(turn, definition, &outcome.clone().into(), &|_| LEASE);
         let request = Settle::now(turns.iter().map(plan).collect());
         watched.call(&of("a settle"), store.settle(request)).await;
+    }
+    // The first reader removes the entries of lanes that were ready from the indexes.
+    watched.until_unseen().await;
+    store.stats(None).await.unwrap();
+    watched.call(&of("statistics"), store.stats(None)).await;
+    let sweep = Sweep { now: None, rows_max: BATCH };
+    watched.call(&of("a sweep"), store.sweep(sweep)).await;
+}
+
+/// A settle whose lanes go on, and the release of one of them.
+async fn going_on(watched: &Watched, definition: &Queue, claim: Claim) {
+    let (store, queue) = (&watched.store, &definition.name);
+    let of = |call: &str| format!("{call} in {queue}");
+    let turns = watched.call(&of("a claim"), store.claim(claim.clone())).await.turns;
+    assert!(!turns.is_empty(), "{queue}");
+    let go_on = GoOn { claim, places: (0..turns.len()).collect() };
+    let ends = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    let request = Settle { go_on: vec![go_on], ..Settle::now(ends) };
+    let settled = watched.call(&of("a settle whose lanes go on"), store.settle(request)).await;
+    assert!(settled.iter().all(Settled::is_ok), "{settled:?}");
+    let goes_on = settled.iter().find_map(|settled| match settled {
+        Settled::Ok { next, .. } => next.as_ref(),
+        _ => None,
+    });
+    if let Some(turn) = goes_on {
+        let claims = ClaimSelection::Lane(turn.lane);
+        let release = Release { now: None, claims, made_by: None, lanes_max: 1 };
+        let released = watched.call(&of("a release"), store.release(release)).await;
+        done(store, &released).await;
     }
 }
 
 /// Jobs that no call needs, oldest first: scheduled ones, ended ones, and those behind one busy key.
-async fn fill(store: &Postgres, mode: Mode) {
-    let later = jobs_of(mode, "later", SCHEDULED);
+async fn fill(store: &Postgres, queue: &Queue) {
+    let later = named(jobs_of(queue, "later", SCHEDULED), "later");
     push_many(store, later.into_iter().map(|job| job.run_in(LEASE * 600)).collect()).await;
-    push_many(store, jobs_of(mode, "ended", ENDED)).await;
+    push_many(store, jobs_of(queue, "ended", ENDED)).await;
     loop {
-        let turns = claim(store, &name(mode), ENDED).await.turns;
+        let turns = claim(store, &queue.name, ENDED).await.turns;
         if turns.is_empty() {
             break;
         }
         done(store, &turns).await;
     }
-    if mode != Mode::Parallel {
-        let busy = |tag: u32| Job::new(name(mode), &tag).unwrap().key("busy");
-        push(store, vec![busy(0)]).await;
-        assert_eq!(claim(store, &name(mode), 1).await.turns.len(), 1);
-        push_many(store, (1..BEHIND).map(busy).collect()).await;
+    if queue.mode != Mode::Parallel {
+        let busy = |tag: u32| Job::new(&*queue.name, &tag).unwrap().key("busy");
+        push(store, vec![busy(0), busy(1)]).await;
+        assert_eq!(claim(store, &queue.name, 1).await.turns.len(), 1);
+        push_many(store, (2..BEHIND).map(busy).collect()).await;
     }
 }
 
 /// What the tables have, or had, when the statements are planned.
 async fn prepare(store: &Postgres, planned: Planned) {
-    for mode in MODES {
+    for queue in queues() {
         match planned {
-            Planned::Foreign if mode != Mode::Parallel => {
-                let job = |tag| Job::new(name(mode), &tag).unwrap().key("theirs");
+            // A key that collects is due with the second job.
+            Planned::Foreign if queue.mode != Mode::Parallel && queue.window.is_none() => {
+                let job = |tag| Job::new(&*queue.name, &tag).unwrap().key("theirs");
                 let jobs = (0..BEHIND).map(|tag| job(tag).run_in(LEASE * 600));
                 push_many(store, jobs.collect()).await;
             }
             Planned::Drained | Planned::Vacant => {
-                push_many(store, jobs_of(mode, "w", WAITING)).await;
+                push_many(store, jobs_of(&queue, "w", WAITING)).await;
                 // The last one stays in drained tables, so that they keep their pages.
                 let left = usize::from(matches!(planned, Planned::Drained));
-                while let turns = claim(store, &name(mode), WAITING - left).await.turns
+                while let turns = claim(store, &queue.name, WAITING - left).await.turns
                     && turns.len() > left
                 {
                     done(store, &turns).await;
@@ -240,12 +298,16 @@ async fn little_is_read(planned: Planned) {
     let (client, driver) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(driver);
     // Only this test updates the planner's statistics.
-    let alone = ["lane", "item", "ended", "alias"]
-        .map(|t| format!("ALTER TABLE seriatim.{t} SET (autovacuum_enabled = false)"));
-    let tables = "seriatim.lane, seriatim.item, seriatim.ended, seriatim.alias";
-    client.batch_execute(&alone.join(";")).await.unwrap();
-    for mode in MODES {
-        declare(&other, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
+    let names = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'seriatim'::regnamespace AND relkind = 'r'";
+    let names = client.query(names, &[]).await.unwrap();
+    let tables: Vec<String> = names.iter().map(|row| row.get(0)).collect();
+    for table in &tables {
+        let alone = format!("ALTER TABLE {table} SET (autovacuum_enabled = false)");
+        client.batch_execute(&alone).await.unwrap();
+    }
+    let tables = tables.join(", ");
+    for queue in queues() {
+        declare(&other, queue).await;
     }
     let store = open_at(&format!("{}?connections=1", server.url())).await;
     let watched = Watched::new(store);
@@ -255,26 +317,29 @@ async fn little_is_read(planned: Planned) {
             client.batch_execute(&format!("VACUUM (TRUNCATE false) {tables}")).await.unwrap();
             client.batch_execute(&format!("ANALYZE {tables}")).await.unwrap();
         }
-        for mode in MODES {
-            calls(&watched, mode, 1).await;
+        for queue in queues() {
+            calls(&watched, &queue, 1).await;
         }
     }
-    for mode in MODES {
-        fill(&other, mode).await;
-        push_many(&other, jobs_of(mode, "claimed", CLAIMED)).await;
+    for queue in queues() {
+        fill(&other, &queue).await;
+        push_many(&other, jobs_of(&queue, "claimed", CLAIMED)).await;
     }
     if matches!(planned, Planned::Idle) {
         client.batch_execute(&format!("ANALYZE {tables}")).await.unwrap();
     }
-    for mode in MODES {
-        assert!(claim(&other, &name(mode), CLAIMED).await.turns.len() >= CLAIMED);
-        push_many(&other, jobs_of(mode, "w", WAITING)).await;
+    // Pushes have reserved names by rows that are no more. The first reader removes their entries from the index.
+    watched.until_unseen().await;
+    other.sweep(Sweep { now: None, rows_max: BATCH }).await.unwrap();
+    for queue in queues() {
+        assert!(claim(&other, &queue.name, CLAIMED).await.turns.len() >= CLAIMED, "{}", queue.name);
+        push_many(&other, jobs_of(&queue, "w", WAITING)).await;
         // The first reader removes dead entries from the index.
         watched.until_unseen().await;
-        claim(&other, &name(mode), 1).await;
+        claim(&other, &queue.name, 1).await;
     }
-    for mode in MODES {
-        calls(&watched, mode, BATCH).await;
+    for queue in queues() {
+        calls(&watched, &queue, BATCH).await;
     }
     let found = watched.found.into_inner().unwrap();
     assert!(found.is_empty(), "planned {planned:?}:\n{}", found.join("\n"));
@@ -385,7 +450,7 @@ async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
     for mode in MODES {
         let queue = name(mode);
         declare(&store, Queue::new(&*queue, mode)).await;
-        push_many(&store, jobs_of(mode, "k", WAITING)).await;
+        push_many(&store, jobs_of(&Queue::new(name(mode), mode), "k", WAITING)).await;
         store.pool.query("ANALYZE", &[]).await.unwrap();
         let turns = claim(&store, &queue, 5).await.turns;
         let jobs: usize = turns.iter().map(|turn| turn.jobs.len()).sum();
@@ -407,13 +472,14 @@ async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
 
 #[tokio::test]
 async fn what_is_done_with_some_dead_jobs_reads_no_others() {
+    const DEAD: usize = 3_000;
     let (_server, store) = alone().await;
     declare(&store, Queue::fifo("q")).await;
     let dead = |i: usize| {
         let past = Past { dead_at: Some(Timestamp::of_this_machine()), ..Past::default() };
         Job::new("q", &i).unwrap().key(format!("k{i}")).past(past)
     };
-    push_many(&store, (0..ENDED).map(dead).collect()).await;
+    push_many(&store, (0..DEAD).map(dead).collect()).await;
     store.pool.query("ANALYZE", &[]).await.unwrap();
     let query = JobQuery { rows_max: 2, ..JobQuery::new("q", JobState::Dead) };
     let ids: Vec<JobId> = store.jobs(query).await.unwrap().rows.iter().map(|job| job.id).collect();
@@ -426,48 +492,17 @@ async fn what_is_done_with_some_dead_jobs_reads_no_others() {
         found.push(watched.counted(store.delete_dead(deleted)).await);
     }
     assert!(found.iter().all(|(acted, _)| acted.count == 1), "{found:?}");
-    assert!(found.iter().all(|(_, read)| *read < ENDED as i64 / 10), "{found:?}");
+    assert!(found.iter().all(|(_, read)| *read < DEAD as i64 / 10), "{found:?}");
     let sweep = store.sweep(Sweep { now: None, rows_max: 100 });
     let (_, read) = watched.counted(sweep).await;
-    assert!(read < ENDED as i64 / 10, "a sweep read {read}");
+    assert!(read < DEAD as i64 / 10, "a sweep read {read}");
 }
 
 #[tokio::test]
 async fn a_sweep_reads_no_dead_jobs_but_those_that_it_deletes() {
     let (_server, store) = alone().await;
-    let queue = Queue::fifo("q");
-    declare(&store, queue.clone()).await;
-    let now = Timestamp::of_this_machine();
-    // Ten die together, the last ones first. Of ten, those that come later were created earlier.
-    let at = |i: usize| now - LEASE * (i / 10) as u32;
-    let dead = |i: usize| {
-        let created_at = Some(now - LEASE * (1_000 + i as u32));
-        let past = Past { created_at, dead_at: Some(at(i)), ..Past::default() };
-        Job::new("q", &i).unwrap().key(format!("k{i}")).past(past)
-    };
-    let jobs = (0..ENDED).map(dead).collect();
-    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
-    store.pool.query("ANALYZE", &[]).await.unwrap();
-    let mut oldest: Vec<_> = pushed.iter().map(|pushed| pushed.job_id).enumerate().collect();
-    oldest.sort_by_key(|(i, id)| (at(*i), id.seq()));
-    let oldest: Vec<JobId> = oldest.into_iter().map(|(_, id)| id).collect();
-    let watched = Watched::new(store.clone());
-    let sweep = async || {
-        let sweep = store.sweep(Sweep { now: Some(now), rows_max: 1_000 });
-        let (swept, read) = watched.counted(sweep).await;
-        let most = SLACK + 10 * swept.dead.len() as i64;
-        assert!(read <= most, "{read} rows and entries for {} jobs", swept.dead.len());
-        let mut dead = swept.dead;
-        dead.sort_by_key(|id| oldest.iter().position(|old| old == id));
-        dead
-    };
-    assert!(sweep().await.is_empty());
-    declare(&store, queue.clone().retain_dead_max(ENDED as u64 - 15)).await;
-    assert_eq!(sweep().await, oldest[..15], "those above the limit");
-    let retained = ENDED as u32 / 10 - 3;
-    declare(&store, queue.retain_dead(LEASE * retained)).await;
-    assert_eq!(sweep().await, oldest[15..30], "those that are too old");
-    assert!(sweep().await.is_empty());
+    let analyze = async || drop(store.pool.query("ANALYZE", &[]).await.unwrap());
+    behind::a_sweep_reads_only_what_it_deletes(&Watched::new(store.clone()), analyze).await;
 }
 
 #[tokio::test]
@@ -476,7 +511,7 @@ async fn what_runs_is_listed_without_a_look_through_the_claims_for_each_job_that
     let queue = name(Mode::Parallel);
     declare(&store, Queue::parallel(&*queue)).await;
     let running = 5_000;
-    push_many(&store, jobs_of(Mode::Parallel, "k", running)).await;
+    push_many(&store, jobs_of(&Queue::parallel(&*queue), "k", running)).await;
     let mut jobs = Vec::new();
     for _ in 0..running / 10 {
         jobs.extend(claim(&store, &queue, 10).await.turns.iter().map(|turn| turn.jobs[0].id));
@@ -502,7 +537,7 @@ async fn listings_look_through_the_claims_only_for_lanes_that_are_claimed() {
     let (_server, store) = alone().await;
     let queue = name(Mode::Parallel);
     declare(&store, Queue::parallel(&*queue)).await;
-    push_many(&store, jobs_of(Mode::Parallel, "k", 400)).await;
+    push_many(&store, jobs_of(&Queue::parallel(&*queue), "k", 400)).await;
     let claims = 30;
     for _ in 0..claims {
         claim(&store, &queue, 5).await;
@@ -542,7 +577,7 @@ async fn the_dead_jobs_of_a_key_are_listed_without_those_of_others() {
     let watched = Watched::new(store.clone());
     let queue = name(Mode::Fifo);
     declare(&store, Queue::fifo(&*queue)).await;
-    push_many(&store, jobs_of(Mode::Fifo, "k", WAITING)).await;
+    push_many(&store, jobs_of(&Queue::fifo(&*queue), "k", WAITING)).await;
     let turns = claim(&store, &queue, WAITING).await.turns;
     let bury =
         |turn: &Turn| Settlement { rest: Fate::Bury, ..Settlement::done(turn.lane, turn.token) };
@@ -567,7 +602,7 @@ async fn statistics_read_no_job() {
     let watched = Watched::new(store.clone());
     for mode in MODES {
         declare(&store, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
-        push_many(&store, jobs_of(mode, "k", WAITING)).await;
+        push_many(&store, jobs_of(&Queue::new(name(mode), mode), "k", WAITING)).await;
         let turns = claim(&store, &name(mode), WAITING / 2).await.turns;
         done(&store, &turns[..turns.len() / 2]).await;
     }
@@ -626,4 +661,114 @@ async fn what_waits_behind_is_not_read() {
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
     let store = open_at(&format!("{}?connections=1", server.url())).await;
     behind::what_waits_behind_is_not_read(async || Watched::new(store.clone())).await;
+}
+
+#[tokio::test]
+async fn a_sweep_reads_no_jobs_that_were_tried_and_have_expired_since() {
+    let (_server, store) = alone().await;
+    let queue = Queue::parallel("q");
+    declare(&store, queue.clone()).await;
+    let expired = Timestamp::of_this_machine() + LEASE;
+    let job = |i: usize| Job::new("q", &i).unwrap().expires_at(expired);
+    push_many(&store, (0..WAITING).map(job).collect()).await;
+    fail(&store, &queue, &claim(&store, "q", WAITING).await.turns).await;
+    let watched = Watched::new(store.clone());
+    let sweep = || store.sweep(Sweep { now: Some(expired + LEASE), rows_max: 9 });
+    // The first reader removes the entries of the jobs as they were before.
+    watched.until_unseen().await;
+    sweep().await.unwrap();
+    let untried = store.push(Push { now: None, jobs: vec![job(WAITING)] }).await.unwrap();
+    let (swept, read) = watched.counted(sweep()).await;
+    assert_eq!(swept.expired, [untried[0].job_id]);
+    assert!(read <= SLACK, "{read} rows and entries");
+}
+
+/// So many lanes that a claim of them is stored in parts, which only those read who need its lanes.
+const LONG_CLAIM: usize = 2_000;
+
+async fn hold_many(store: &Postgres, queue: &Queue) -> Vec<Turn> {
+    push_many(store, jobs_of(queue, "k", LONG_CLAIM)).await;
+    let turns = claim(store, &queue.name, LONG_CLAIM).await.turns;
+    assert_eq!(turns.len(), LONG_CLAIM);
+    turns
+}
+
+/// The parts of claims that this transaction has read.
+async fn parts_read(store: &Postgres) -> i64 {
+    let parts = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid))::bigint FROM pg_class c
+        JOIN pg_index i ON i.indrelid = c.reltoastrelid WHERE c.oid = 'seriatim.batch'::regclass";
+    store.pool.query_one(parts, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn what_touches_lanes_that_wait_reads_no_claims_of_others() {
+    let (_server, store) = alone().await;
+    let (own, other) = (Queue::parallel("own"), Queue::parallel("other"));
+    for queue in [&own, &other] {
+        declare(&store, queue.clone()).await;
+    }
+    hold_many(&store, &other).await;
+    hold_many(&store, &own).await;
+    let jobs = jobs_of(&own, "w", 2);
+    let waiting = store.push(Push { now: None, jobs }).await.unwrap();
+    hold_many(&store, &other).await;
+    store.pool.query("BEGIN", &[]).await.unwrap();
+    let before = parts_read(&store).await;
+    let jobs = waiting.iter().map(|pushed| pushed.job_id).collect();
+    let cancelled = store.cancel(Cancel { now: None, jobs }).await.unwrap();
+    assert_eq!(cancelled, [Cancelled::Now; 2]);
+    assert_eq!(parts_read(&store).await - before, 0);
+    let held = "SELECT sum(cardinality(lanes)) FROM seriatim.batch";
+    let held: i64 = store.pool.query_one(held, &[]).await.unwrap().get(0);
+    assert_eq!(held, 3 * LONG_CLAIM as i64);
+    assert!(parts_read(&store).await > before, "it counts");
+    store.pool.query("COMMIT", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_look_at_a_job_that_runs_reads_the_lanes_of_its_claim_alone() {
+    let (_server, store) = alone().await;
+    let (own, other) = (Queue::parallel("own"), Queue::parallel("other"));
+    for queue in [&own, &other] {
+        declare(&store, queue.clone()).await;
+    }
+    let turns = hold_many(&store, &own).await;
+    let look = async || {
+        store.pool.query("BEGIN", &[]).await.unwrap();
+        let before = parts_read(&store).await;
+        let job = store.job(turns[0].jobs[0].id).await.unwrap();
+        assert_eq!(job.unwrap().state, JobState::Running);
+        let read = parts_read(&store).await - before;
+        store.pool.query("COMMIT", &[]).await.unwrap();
+        read
+    };
+    let alone = look().await;
+    assert!(alone > 0, "it counts");
+    hold_many(&store, &own).await;
+    hold_many(&store, &other).await;
+    assert_eq!(look().await, alone);
+}
+
+#[tokio::test]
+async fn what_a_node_holds_is_listed_without_the_claims_of_others() {
+    let (_server, store) = alone().await;
+    let watched = Watched::new(store.clone());
+    let other = NodeInfo::new("other".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node: other, beats: Vec::new() }).await.unwrap();
+    for mode in MODES {
+        let queue = name(mode);
+        declare(&store, Queue::new(&*queue, mode)).await;
+        push_many(&store, jobs_of(&Queue::new(&*queue, mode), "k", 310)).await;
+        let mine = claim(&store, &queue, 10).await.turns;
+        for _ in 0..300 {
+            let claim = Claim::new(&*queue, "other", 1, Lease::Node { ttl: LEASE });
+            assert_eq!(store.claim(claim).await.unwrap().turns.len(), 1);
+        }
+        let query = LaneQuery { node: Some("n".into()), bare: true, ..LaneQuery::new(&*queue) };
+        let (page, read) = watched.counted(store.lanes(query)).await;
+        let shown: Vec<_> = page.rows.iter().map(|lane| (lane.lane, lane.token)).collect();
+        let held: Vec<_> = mine.iter().map(|turn| (turn.lane, Some(turn.token))).collect();
+        assert_eq!(shown, held);
+        assert!(read < 300, "{read} rows and entries in {mode}");
+    }
 }

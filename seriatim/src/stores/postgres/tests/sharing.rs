@@ -4,7 +4,7 @@ use tokio::time::timeout;
 
 use super::pausing::waiting_settle;
 use super::*;
-use crate::contract::{DeleteQueue, Transaction};
+use crate::contract::{DeleteQueue, Sweep, Transaction};
 use crate::model::rate::Rate;
 use crate::{Groups, Mode, Share};
 
@@ -228,4 +228,21 @@ async fn a_change_that_an_open_transaction_forbids_says_so_when_its_time_is_over
     }
     Transaction::commit(open, &*store).await.unwrap();
     hasty.declare(change).await.unwrap();
+}
+
+#[tokio::test]
+async fn groups_that_use_nothing_of_their_limits_are_forgotten() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let share = Share::default().running(2).rate(Rate::per_second(10));
+    declare(&store, Queue::fifo("q").groups(Groups::each(share))).await;
+    push(&store, (0..GROUPS.len()).map(of_group).collect()).await;
+    let turns = claim(&store, "q", GROUPS.len()).await.turns;
+    assert_eq!(rows(&schema, "share").await, GROUPS.len() as i64 + 1);
+    done(&store, &turns[1..]).await;
+    // The next claim counts the turns that have ended.
+    claim(&store, "q", 1).await;
+    let sweep = Sweep { now: Some(store.now().await.unwrap() + LEASE), rows_max: 100 };
+    store.sweep(sweep).await.unwrap();
+    assert_eq!(rows(&schema, "share").await, 2, "of the group with a turn, and of the queue");
 }

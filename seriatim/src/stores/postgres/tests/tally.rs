@@ -63,6 +63,20 @@ async fn a_push_that_is_rolled_back_is_not_counted() {
     assert_eq!(held(&store).await, [0; 4]);
 }
 
+/// Each call adds a row. A process folds them after many calls of its own, which a short one never makes.
+#[tokio::test]
+async fn sweeps_go_on_until_the_rows_of_many_processes_are_folded() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    let calls = "INSERT INTO seriatim.tally (queue, processed)
+        SELECT number, 1 FROM seriatim.queue, generate_series(1, 25000)";
+    session().await.execute(&in_schema(calls, &schema), &[]).await.unwrap();
+    while store.sweep(Sweep { now: None, rows_max: 100 }).await.unwrap().more {}
+    assert_eq!(rows(&schema).await, 1);
+    assert_eq!(held(&store).await, [0, 0, 0, 25_000]);
+}
+
 #[tokio::test]
 async fn a_sweep_folds_the_rows_and_changes_no_number() {
     let schema = new_schema();

@@ -16,6 +16,9 @@ async fn as_before(schema: &str) {
          ALTER TABLE seriatim.item ALTER COLUMN route TYPE int;
          ALTER TABLE seriatim.ended ALTER COLUMN route TYPE int;
          ALTER TABLE seriatim.tally DROP COLUMN retrying;
+         ALTER TABLE seriatim.inbox DROP COLUMN max_retries, DROP COLUMN key_group;
+         DROP INDEX seriatim.batch_node;
+         ALTER TABLE seriatim.batch DROP COLUMN queue, DROP COLUMN low, DROP COLUMN high;
          ALTER TABLE seriatim.lane ALTER COLUMN payload SET COMPRESSION default;
          ALTER TABLE seriatim.item ALTER COLUMN payload SET COMPRESSION default;
          UPDATE seriatim.meta SET version = 19;"

@@ -1,6 +1,9 @@
 -- Jobs in any state ------------------------------------------------------------------------------
 --
 -- As any_lane.lua: made when a script needs the first of these functions.
+--
+-- Reads jobs, lanes, bodies, routes and aliases. Writes bodies, routes, the number of routes in meta, dead, deadkeys, done and aliases;
+-- `write_out` writes jobs.
 
 local function define_jobs()
 function J.read_job(seq, record)

@@ -2,6 +2,9 @@
 --
 -- What most lanes need is done by their records as bytes (compact.lua). These functions do it with a lane as a table, and are
 -- made when a script needs the first of them: to make all takes as long as a push of one job.
+--
+-- Reads and writes lanes, keys, busy, closed, progress, equal, open, later, ready, wake, parked, trouble and failing; reads jobs and
+-- claims; writes aliases.
 
 local function define_lanes()
 -- The state that most lanes do not have:

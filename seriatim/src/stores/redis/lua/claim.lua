@@ -159,8 +159,9 @@ commit()
 local next_due = false
 if S.shared then next_due = (crashed_stay or is_full and T.is_any_ready()) and NOW
 elseif not is_drained and T.is_ready() then next_due = NOW end
-if T.taken < lanes_max or lanes_max == 0 then bell.sleep()
-else
+-- A caller that asks for no lanes claims from here next, or has enough from other shards.
+if T.taken < lanes_max or lanes_max == 0 and not next_due then bell.sleep()
+elseif lanes_max > 0 then
   bell.stay_awake()
   if next_due then bell.ring('some') end
 end

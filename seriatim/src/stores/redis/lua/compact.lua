@@ -18,6 +18,8 @@
 -- A long payload is not in its record but in `bodies`, so that no script that only hands the record over touches it: for each
 -- string that it gets, Redis hashes every byte. Then the options begin with `{"batch":N`, where N is the payload's length. No
 -- job here has that option, and a build from before layout 5 reads it as an error, not as a job without a payload.
+--
+-- Reads and writes runs.
 
 function is_single(record)
   local letter = string.byte(record, 1)

@@ -1,6 +1,6 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
--- the first shard), declared, paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take,
--- keep, remember, keep_dead, dead_max, definition; the lowest token; whether all who write know `parked`; if it has groups or limits `whole`,
+-- the first shard), declared ('0': it is not, and changes no queue that exists; '2': it is, and changes none that was declared before),
+-- paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; the lowest token; whether all who write know `parked`; if it has groups or limits `whole`,
 -- `each` and `rates`, then the fields and values of `shares`. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether jobs are running}.
 --
@@ -8,7 +8,8 @@
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
 local CONVERTED_JOBS_MAX = 20000
-local dry, adopted, declared = ARGV[1] == '1', ARGV[2], ARGV[3]
+local dry, adopted, only_new = ARGV[1] == '1', ARGV[2], ARGV[3] == '2'
+local declared = only_new and '1' or ARGV[3]
 local mode, merge = ARGV[7], ARGV[8]
 NOW = clock('')
 
@@ -81,6 +82,8 @@ end
 local was = S and cjson.decode(call('HGET', K.meta, 'definition')).name
 local other = S and was ~= cjson.decode(ARGV[15]).name and was
 if other and number_of('lanes') > 0 then return { 'OTHER', other } end
+-- What is decided, all shards adopt: claims and pushes fail while one has not.
+if adopted ~= '' then even_when_full() end
 if not S or other then
   -- The clock: versions cached before a wipe then match no queue of the new store.
   local first = adopted ~= '' and adopted or num(NOW)
@@ -89,8 +92,7 @@ if not S or other then
 end
 if adopted == '' and call('HGET', K.meta, 'closing') == '1' then return { 'CLOSING' } end
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
-if adopted ~= '' then even_when_full() end
-if adopted == '' and declared == '0' then return { 'EXISTS' } end
+if adopted == '' and (declared == '0' or only_new and S.declared) then return { 'EXISTS' } end
 if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
 if adopted == '' and ARGV[18] and (S.shards ~= '1' or (call('HGET', K.meta, 'older') or '') ~= '') then return { 'SPREAD' } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1

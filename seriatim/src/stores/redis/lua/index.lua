@@ -4,6 +4,7 @@
 -- each job {seq, key, state, ended at, created at}, and for a live one of a key or a turn {…, score, priority, run at}. What is in
 -- no order may come twice, as after a step on another server (scan.lua).
 --   lanes, live, dead, done   all of them, in no order
+--   prefixed PATTERN          the lanes of keys that fit, in no order; the records of the others are not read
 --   names, failing            the ids of all lanes and of those with a failed job, in no order
 --   held                      the claimed lanes, in no order; only these and `lane` return the node
 --   holder NODE               those that this node holds
@@ -128,10 +129,10 @@ end
 -- Scans -------------------------------------------------------------------------------------------
 
 -- Tells what a scan finds until the step is full: answers where the next one begins, '' after the last one.
-local function scan(command, key, begin, tell)
+local function scan(command, key, begin, tell, count, pattern)
   local cursor = Scan.from(begin)
   repeat
-    local answer = call(command, key, cursor, 'COUNT', PART)
+    local answer = call(command, key, cursor, 'COUNT', count or PART, 'MATCH', pattern or '*')
     cursor = answer[1]
     tell(answer[2])
   until cursor == '0' or is_full()
@@ -154,6 +155,17 @@ function steps.lanes()
     local claims = fields(K.busy, names_in(found, tostring))
     for i = 1, #found, 2 do tell_lane(found[i], found[i + 1], claims[(i + 1) / 2]) end
   end)
+end
+
+-- The server itself compares names, and passes by so many in the time of so many rows.
+local NAMES_PART, NAMES_ROWS = 100, 25
+function steps.prefixed()
+  next_from = scan('HSCAN', K.keys, from, function(found)
+    local ids = {}
+    for i = 2, #found, 2 do ids[#ids + 1] = found[i] end
+    spend(NAMES_ROWS, 0)
+    tell_lanes(ids)
+  end, NAMES_PART, ARGV[4])
 end
 
 function steps.names()

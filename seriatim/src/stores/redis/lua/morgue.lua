@@ -1,38 +1,42 @@
--- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, version, lowest token, all|jobs|keys,
--- then (seq, creation millisecond) or keys. Answers {count, whether there are more, rows}. Operations that may open a
--- lane (`requeue`, `join`) require this version; else the count is -1. `join` requeues only if the key has a lane. The
--- rows of `list` are seq, created, key; those of `undigested` seq, created, task, payload of jobs without a digest, up to some
--- bytes; those of `hand_out` are the input of `take_in.lua` for each job; the others have none. A job whose payload is lost can only be listed and deleted: a waiting job that equals it would lose its own to it.
+-- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, version, lowest token, how many of the chosen jobs
+-- to pass by, all|jobs|keys, then (seq, creation millisecond) or keys. Answers {count, whether there are more, rows, how many of
+-- those looked at stay}. Operations that may open a lane (`requeue`, `join`) require this version; else the count is -1. `join` requeues
+-- only if the key has a lane. The rows of `list` are seq, created, key; those of `undigested` seq, created, task, payload of jobs
+-- without a digest, up to some bytes; those of `hand_out` are the input of `take_in.lua` for each job; the others have none. A job
+-- whose payload is lost can only be listed and deleted: a waiting job that equals it would lose its own to it.
 --
 -- Reads dead or deadkeys and the jobs; writes these, and the lanes of requeued jobs.
-if not S then return { 0, 0, {} } end
+if not S then return { 0, 0, {}, 0 } end
 NOW = clock(ARGV[1])
 local opens = ARGV[2] == 'requeue' or ARGV[2] == 'join'
-if opens and num(S.version) ~= ARGV[4] then return { -1, 0, {} } end
+if opens and num(S.version) ~= ARGV[4] then return { -1, 0, {}, 0 } end
 even_when_full()
 local rows_max = tonumber(ARGV[3])
 
+-- The first jobs to look at, in their order, and one more if there are more.
 local function chosen()
-  local list = {}
-  if ARGV[6] == 'all' then
-    for _, seq in ipairs(call('ZRANGE', K.dead, 0, rows_max)) do list[#list + 1] = tonumber(seq) end
-  elseif ARGV[6] == 'jobs' then
-    local known = {}
-    for i = 7, #ARGV, 2 do
+  local list, passed, most = {}, tonumber(ARGV[6]), rows_max + 1
+  if ARGV[7] == 'all' then
+    for _, seq in ipairs(call('ZRANGE', K.dead, passed, passed + rows_max)) do list[#list + 1] = tonumber(seq) end
+  elseif ARGV[7] == 'jobs' then
+    local all, known = {}, {}
+    for i = 8, #ARGV, 2 do
       local seq = tonumber(ARGV[i])
       local j = J.job_of(seq)
       local is_it = j and j.state == 'dead' and math.floor(j.created / 1000) == tonumber(ARGV[i + 1])
-      if is_it and not known[seq] then list[#list + 1], known[seq] = seq, true end
+      if is_it and not known[seq] then all[#all + 1], known[seq] = seq, true end
     end
+    table.sort(all)
+    for i = passed + 1, math.min(#all, passed + most) do list[#list + 1] = all[i] end
   else
-    for i = 7, #ARGV do
-      if #list > rows_max then break end
+    for i = 8, #ARGV do
+      if #list == most then break end
       local from, to = '[' .. ARGV[i] .. '\0', '(' .. ARGV[i] .. '\0~'
-      local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', 0, rows_max + 1 - #list)
+      local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', passed, most - #list)
+      if passed > 0 then passed = math.max(0, passed - call('ZLEXCOUNT', K.deadkeys, from, to)) end
       for _, member in ipairs(found) do list[#list + 1] = L.seq_in(member) end
     end
   end
-  table.sort(list)
   return list
 end
 
@@ -77,9 +81,12 @@ local function act(j)
 end
 
 local list = chosen()
-for i, seq in ipairs(list) do
-  if i > rows_max then break end
-  act(J.job_of(seq))
+local more = #list > rows_max
+list[rows_max + 1] = nil
+table.sort(list)
+for _, seq in ipairs(list) do
+  local j = J.job_of(seq)
+  if j then act(j) end
 end
 commit()
-return { acted, #list > rows_max and 1 or 0, rows }
+return { acted, more and 1 or 0, rows, #list - acted }

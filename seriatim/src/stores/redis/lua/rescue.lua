@@ -1,31 +1,33 @@
--- Rescues expired claims. ARGV: now, node, ttl, lanes_max, ticket, then (node, last heartbeat; '-' for a forgotten
--- one) of all nodes. Answers {turns, holders that the caller did not name}.
+-- Rescues expired claims. ARGV: now, node, ttl, lanes_max, ticket, the time by the clock that heartbeats have, then
+-- (node, last heartbeat; '-' for a forgotten one) of all nodes. Answers {turns, holders that the caller did not name}.
 --
--- Reads leases, holders, held and the lanes; writes as take_over.lua does.
+-- Reads leases, holders, held and the lanes; writes as take_over.lua does, and removes what leases and holders have of claims
+-- that do not exist.
 if not S then return { {}, {} } end
 local refused = refusal(ARGV[2], ARGV[5])
 if refused then return refused end
 NOW = clock(ARGV[1])
 even_when_full()
 local node, lease, lanes_left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local beats = {}
-for i = 6, #ARGV, 2 do beats[ARGV[i]] = ARGV[i + 1] end
+local beats, beaten_at = {}, tonumber(ARGV[6])
+for i = 7, #ARGV, 2 do beats[ARGV[i]] = ARGV[i + 1] end
 
+-- Tokens of claims, with the index that has them and the member there.
 local expired, unknown = {}, {}
 for _, t in ipairs(call('ZRANGEBYSCORE', K.leases, '-inf', '(' .. num(NOW), 'LIMIT', 0, lanes_left)) do
-  expired[#expired + 1] = tonumber(t)
+  expired[#expired + 1] = { tonumber(t), K.leases, t }
 end
 
 -- Claims whose ttl is shorter than the time since their node's last heartbeat.
 local function look_at(holder, head)
   local to = '(' .. head .. '~'
   if beats[holder] ~= '-' then
-    local silence = NOW - tonumber(beats[holder])
+    local silence = beaten_at - tonumber(beats[holder])
     if silence <= 0 then return end
     to = '(' .. head .. pad(silence)
   end
   for _, member in ipairs(call('ZRANGEBYLEX', K.holders, '[' .. head, to, 'LIMIT', 0, lanes_left)) do
-    expired[#expired + 1] = L.seq_in(member)
+    expired[#expired + 1] = { L.seq_in(member), K.holders, member }
   end
 end
 
@@ -39,9 +41,11 @@ while true do
   from = '(' .. head .. '~'
 end
 
-for _, old in ipairs(expired) do
+for _, claim in ipairs(expired) do
   if lanes_left == 0 or is_spent() then break end
-  lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
+  local old, index, member = unpack(claim)
+  local ids = call('HGET', K.held, num(old))
+  if ids then lanes_left = take_over(old, ids, lanes_left) else call('ZREM', index, member) end
 end
 if taken[1] then store_claim(node, 'node', lease, token, taken) end
 commit()

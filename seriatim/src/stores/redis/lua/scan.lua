@@ -1,6 +1,8 @@
 -- The common part of the scripts that scan in steps: index.lua, park.lua and release.lua. A cursor means something to the run of
 -- the server that answered it, and to no other one, which hashes names in another way and would skip some of them. So the
 -- next step gets it with that run, and begins anew if a server took over, or the shard moved to another one.
+--
+-- Reads which run this is; writes nothing.
 local Scan = {}
 do
   local run = false

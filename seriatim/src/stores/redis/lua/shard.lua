@@ -53,7 +53,8 @@ local NOW = 0
 --   aliases   HASH: seq -> the job it was merged into
 --   idem      HASH: key, NUL, idempotency key -> job
 --   idemold   ZSET: the same by when to check whether it can be deleted; those of the whole store: names.lua
---   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
+--   given_up0, given_up1  HASH: node -> claims and rescues with a ticket up to this one take nothing; those of even and odd days,
+--             which expire by themselves
 --   sleepers  ZSET: processes to be woken when a lane is ready, by the time of their last claim or question when it is due
 --   routes    HASH: node, NUL, consumer group -> number; #number -> node, NUL, consumer group
 --   shares    HASH: group (6 bytes) -> what it gets (share.lua), of those with settings of their own
@@ -137,9 +138,13 @@ end
 -- The error for a claim or rescue with a ticket that its node gave up, else false. 0 is no ticket.
 local function refusal(node, ticket)
   if ticket == '0' then return false end
-  local given_up = call('HGET', K.given_up, node)
-  if not given_up or tonumber(ticket) > tonumber(given_up) then return false end
-  return redis.error_reply('GIVENUP the node has given this call up')
+  for _, key in ipairs({ K.given_up0, K.given_up1 }) do
+    local given_up = call('HGET', key, node)
+    if given_up and tonumber(ticket) <= tonumber(given_up) then
+      return redis.error_reply('GIVENUP the node has given this call up')
+    end
+  end
+  return false
 end
 
 local function after(length) return math.min(NOW + length, TIME_MAX) end

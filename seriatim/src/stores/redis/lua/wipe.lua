@@ -11,7 +11,7 @@ even_when_full()
 local jobs = tonumber(call('HGET', K.meta, 'jobs') or '0') + call('ZCARD', K.dead) + call('ZCARD', K.done)
 for _, name in ipairs({ 'lanes', 'busy', 'keys', 'jobs', 'runs', 'bodies', 'closed', 'progress', 'flags', 'open',
   'later', 'equal', 'arrivals', 'ready', 'wake', 'parked', 'trouble', 'failing', 'claims', 'left', 'held', 'holders', 'leases', 'done',
-  'dead', 'deadkeys', 'expiring', 'aliases', 'idem', 'idemold', 'given_up', 'routes', 'sleepers', 'shares',
+  'dead', 'deadkeys', 'expiring', 'aliases', 'idem', 'idemold', 'given_up0', 'given_up1', 'routes', 'sleepers', 'shares',
   'turns', 'paced' }) do
   call('UNLINK', K[name])
 end

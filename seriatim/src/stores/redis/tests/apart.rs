@@ -6,6 +6,7 @@ use super::reshard_races::advance;
 use super::*;
 use crate::store::Fate;
 use crate::stores::redis::compact::APART_BYTES_MIN;
+use crate::stores::redis::dead::STEP_JOBS;
 
 const MODES: [fn(&'static str) -> Queue; 4] =
     [Queue::parallel, Queue::fifo, Queue::accumulate, Queue::exclusive];
@@ -284,6 +285,37 @@ async fn dead_jobs_without_their_payloads_hold_up_no_other_that_moves_to_a_new_s
     assert_eq!(ran, [1, 3, 5, 7, 9].map(|i| text(i, 5_000)));
     let selected = Selected { now: None, queue: "q".into(), which: Selection::All };
     assert_eq!(store.delete_dead(selected).await.unwrap().count, 5);
+}
+
+/// More of them than one script looks at.
+#[tokio::test]
+async fn many_dead_jobs_without_their_payloads_keep_none_behind_them_from_being_requeued() {
+    const LOST: usize = STEP_JOBS + 50;
+    for (shards, selects) in [(1, 0), (1, 1), (1, 2), (6, 0), (6, 1)] {
+        let prefix = new_prefix();
+        let (store, queue) = (open(&prefix).await, Queue::fifo("q"));
+        declare(&store, queue.clone()).await;
+        let job = |i: usize| long(&queue, &format!("k{}", i % 3), &text(i as u32, 2_000));
+        let pushed = push(&store, (0..LOST + 3).map(job).collect()).await;
+        all(&store, Fate::Bury).await;
+        let lost = pushed[..LOST].iter().map(|pushed| pushed.job_id.seq().to_string());
+        let lost: Vec<String> = lost.collect();
+        let mut words = vec!["HDEL", "{q1:0}:bodies"];
+        words.extend(lost.iter().map(String::as_str));
+        assert_eq!(asked(&prefix, &words).await, LOST as i64);
+        if shards > 1 {
+            store.reshard("q".into(), shards).await.unwrap();
+        }
+        let which = match selects {
+            0 => Selection::All,
+            1 => Selection::Keys((0..3).map(|i| format!("k{i}")).collect()),
+            _ => Selection::Jobs(pushed.iter().map(|pushed| pushed.job_id).collect()),
+        };
+        let requeue = Selected { now: None, queue: "q".into(), which };
+        let acted = store.requeue(requeue).await.unwrap();
+        assert_eq!(acted, Acted { count: 3, more: false }, "{shards} {selects}");
+        assert_eq!(numbers(&store).await.dead, LOST as u64);
+    }
 }
 
 /// Lanes that go on are claimed by a settle.

@@ -59,6 +59,20 @@ async fn what_begins_below_the_limit_ends_beyond_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_gets_more_shards_on_a_full_server_is_drained() {
+    let server = Server::start().unwrap();
+    let store = open_at(&server.url(), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    server.send(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    assert_eq!(store.reshard("q".into(), 4).await.unwrap().shards, 4);
+    let turns = claim(&store, 20).await;
+    assert_eq!(turns.len(), 20);
+    assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+    assert_eq!(numbers(&store).await.jobs, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_that_has_lost_its_scripts_takes_settles() {
     let server = Server::start().unwrap();
     let store = open_at(&server.url(), &new_prefix()).await;

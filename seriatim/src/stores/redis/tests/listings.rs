@@ -1,5 +1,6 @@
 //! Listings with several steps, whose rows have equal sort values and disappear between two pages.
 
+use super::depth::calls;
 use super::*;
 use crate::contract::{JobOrder, LaneOrder, Selection};
 use crate::store::{Due, Fate};
@@ -198,5 +199,32 @@ async fn pages_of_scheduled_lanes_are_all_of_them_once_whatever_shares_a_time() 
             .iter()
             .filter(|row| row.key.as_deref().is_some_and(|key| key.starts_with("later")));
         assert_eq!(pushed.count(), 600, "{rows_max}");
+    }
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_key_is_found_without_reading_the_lanes_of_others() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    let store = open_at(&server.url(), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    let others = (0..20_000).map(|i| job(&format!("other-{i}"), i)).collect::<Vec<_>>();
+    for some in others.chunks(5_000) {
+        push(&store, some.to_vec()).await;
+    }
+    // What these letters mean in a pattern does not count.
+    let keys = ["*", "**", "*[a]", "?o", "[o]", "[o]ther", "\\", "\\*x", "ä*", "ä*b", "]"];
+    push(&store, keys.map(|key| job(key, 1)).to_vec()).await;
+    let mut names = keys.map(str::to_owned);
+    names.sort();
+    for prefix in keys.into_iter().chain(["ä"]) {
+        let before = calls(&server.url()).await;
+        let prefix = Some(prefix.to_owned());
+        let query = LaneQuery { prefix: prefix.clone(), ..lanes(LaneOrder::Key, 100) };
+        let found = store.lanes(query).await.unwrap().rows;
+        let spent = calls(&server.url()).await - before;
+        let found = found.into_iter().map(|lane| lane.key.unwrap().to_string());
+        let wanted = names.iter().filter(|key| key.starts_with(prefix.as_deref().unwrap()));
+        assert_eq!(found.collect::<Vec<_>>(), wanted.cloned().collect::<Vec<_>>(), "{prefix:?}");
+        assert!(spent < 1_000, "{spent} commands for {prefix:?}");
     }
 }

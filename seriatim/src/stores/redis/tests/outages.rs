@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener};
 
-use seriatim_testkit::{Cut, Proxy, Redis as Server, RedisCluster};
+use seriatim_testkit::{Cut, Proxy, Redis as Server};
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::args::Args;
@@ -13,6 +13,7 @@ use super::super::page::Rows;
 use super::super::wire::{Safety, Wire};
 use super::super::{address, line};
 use super::servers::until;
+use super::upkeep::scripts;
 use super::*;
 use crate::contract::release::NOBODY;
 use crate::store::NodeId;
@@ -106,6 +107,27 @@ async fn a_missing_replica_holds_up_nothing_but_what_it_must_confirm() {
     until("claims are confirmed", claims).await;
 }
 
+/// What it then says is an error, also to the call that waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_unknown_what_becomes_of_a_push_whose_master_becomes_a_replica() {
+    let (master, new) = (server(), server());
+    let replica = replica_of(&master);
+    let store = open_at(&format!("{}?wait_replicas=1", master.url()), &new_prefix()).await;
+    let other = open_at(&master.url(), &store.prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    has_all(&replica, &master).await;
+    push(&store, vec![job("k", 1)]).await;
+    replica.hang().unwrap();
+    let pushing = tokio::spawn(async move {
+        store.push(Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap_err()
+    });
+    until("it is written", async || numbers(&other).await.jobs == 2).await;
+    follow(&master, &new);
+    let error = pushing.await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    replica.go_on().unwrap();
+}
+
 #[tokio::test]
 async fn a_server_that_falls_silent_is_left_for_a_new_connection() {
     let server = Server::start().unwrap();
@@ -129,7 +151,7 @@ async fn a_server_that_falls_silent_is_left_for_a_new_connection() {
 async fn wire_to(server: &Server) -> (Arc<Proxy>, Wire) {
     let proxy = Arc::new(Proxy::start(server.port()).unwrap());
     let (target, options) = address::read(&over(&proxy)).unwrap();
-    (proxy, Wire::open(target, &options).await.unwrap())
+    (proxy, Wire::open(target, &options, line::ANSWER_WITHIN).await.unwrap())
 }
 
 fn line_of(wire: &Wire) -> &Arc<Line> {
@@ -160,7 +182,7 @@ fn write() -> ::redis::Cmd {
 }
 
 /// Nothing happens for so long.
-async fn pass(time: Duration) {
+pub(super) async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
@@ -190,51 +212,6 @@ async fn the_first_call_after_an_outage_finds_the_server_that_is_back() {
     assert!(line_of(&wire).is_out());
     let first = wire.send(b"k", &write(), Safety::Written).await;
     assert!(first.is_ok(), "{first:?}");
-}
-
-/// The nodes of a cluster that have the store's register, and the first shard of its first queue.
-fn needed(cluster: &mut RedisCluster, prefix: &str) -> Vec<usize> {
-    let keys = [format!("{prefix}:{{g}}:meta"), format!("{prefix}:{{q1:0}}:meta")];
-    let mut slot = |key: &String| {
-        let answer = cluster.nodes()[0].send(&["CLUSTER", "KEYSLOT", key]).unwrap();
-        answer.trim_start_matches(':').lines().next().unwrap().parse::<usize>().unwrap()
-    };
-    keys.iter().map(|key| (slot(key) * 3 / 16_384).min(2)).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_master_of_a_cluster_holds_up_no_other() {
-    let mut cluster = RedisCluster::start().unwrap();
-    for node in cluster.nodes() {
-        node.send(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
-        node.send(&["CONFIG", "SET", "appendfsync", "always"]).unwrap();
-    }
-    let prefix = new_prefix();
-    let store = open_at(&cluster.url(), &prefix).await;
-    declare(&store, in_shards(Queue::fifo("q"), 12)).await;
-    push(&store, (0..120).map(|i| job(&format!("k{i}"), i)).collect()).await;
-    let before = claim(&store, 60).await;
-    let needed = needed(&mut cluster, &prefix);
-    let dead = (0..3).find(|node| !needed.contains(node)).unwrap();
-    cluster.nodes()[dead].kill().unwrap();
-
-    let settle = Settle { skip_locked: true, ..settle_done(&before) };
-    let settled = store.settle(settle.clone()).await.unwrap();
-    let open = |settled: &[Settled]| settled.iter().filter(|one| one.is_open()).count();
-    let done = settled.iter().filter(|one| one.is_ok()).count();
-    assert!(done > 0 && open(&settled) > 0 && done + open(&settled) == before.len(), "{settled:?}");
-    let claimed = store.claim(claim_request("q", 100)).await.unwrap();
-    assert!(!claimed.turns.is_empty() && claimed.unanswered);
-    let node = NodeInfo::new("n".into(), LEASE);
-    let beats = before.iter().map(Beat::of).collect();
-    let heartbeat = Heartbeat { now: None, node, beats };
-    let pulse = store.heartbeat(heartbeat).await.unwrap();
-    assert_eq!((pulse.alive, pulse.lost.len()), (true, done), "settled ones are lost");
-
-    cluster.nodes()[dead].restart().unwrap();
-    until("the rest is settled", async || open(&store.settle(settle.clone()).await.unwrap()) == 0)
-        .await;
-    assert_eq!(numbers(&store).await.processed as usize, before.len());
 }
 
 /// What a server loses, both ways: a settle that it does not know of any more leaves its lane held; a claim that it does not
@@ -290,6 +267,18 @@ async fn nothing_stays_held_or_runs_without_its_claim(
         left.first().is_some_and(|left| (left.jobs, left.claimed) == (0, 0))
     };
     until("nothing stays held", is_empty).await;
+    let told = async || {
+        let nodes = store.nodes().await.unwrap_or_default();
+        let troubles = nodes.into_iter().flat_map(|node| node.info.troubles);
+        let lost = troubles.filter(|trouble| trouble.kind.as_str() == "writes_lost");
+        lost.map(|trouble| trouble.text).next_back().unwrap_or_default()
+    };
+    let counts = ["without their claims: 1;", "were back: 1"];
+    let is_told = async || {
+        let told = told().await;
+        counts.iter().all(|count| told.contains(count))
+    };
+    until("people are told what was lost", is_told).await;
     stop.send(()).unwrap();
     engine.await.unwrap().unwrap();
 }
@@ -442,8 +431,8 @@ async fn what_a_rescue_did_not_reach_is_told_to_its_own_node() {
     declare(&store, in_shards(Queue::fifo("q"), 2)).await;
     push(&store, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
     let held = claim(&store, 100).await;
-    let second = held.iter().filter(|turn| turn.lane.shard == 1).count();
-    assert!(held.len() == 20 && (1..20).contains(&second), "{second}");
+    let in_shard = |shard| held.iter().filter(|turn| turn.lane.shard == shard).count();
+    assert!(held.len() == 20 && (1..20).contains(&in_shard(0)), "{}", in_shard(0));
 
     let now = Some(store.now().await.unwrap() + LEASE + LEASE);
     let rescue =
@@ -452,12 +441,12 @@ async fn what_a_rescue_did_not_reach_is_told_to_its_own_node() {
         let node = NodeInfo::new(node.into(), LEASE);
         store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
     }
-    // Such a shard does not answer.
-    let leases = format!("{prefix}:{{q1:1}}:leases");
+    // Such a shard fails, and the one behind it must not wait for it.
+    let leases = format!("{prefix}:{{q1:0}}:leases");
     send(&url(), &["SET", &leases, "no index"]).await;
-    assert_eq!(store.rescue(rescue("m")).await.unwrap().len(), 20 - second);
+    assert_eq!(store.rescue(rescue("m")).await.unwrap().len(), in_shard(1));
     send(&url(), &["DEL", &leases]).await;
-    assert_eq!(store.rescue(rescue("o")).await.unwrap().len(), second);
+    assert_eq!(store.rescue(rescue("o")).await.unwrap().len(), in_shard(0));
     assert!(store.rescue(rescue("m")).await.is_err(), "one shard did not answer it");
     assert!(store.rescue(rescue("m")).await.unwrap().is_empty(), "that is reported once");
 }
@@ -559,4 +548,27 @@ async fn a_claim_with_few_slots_asks_many_shards_side_by_side() {
     server.send(&["CLIENT", "UNPAUSE"]).unwrap();
     assert_eq!(claiming.await.unwrap().len(), 1);
     far.close().await.unwrap();
+}
+
+/// It gets what it needs of the first two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_asks_no_more_shards_when_it_has_enough() {
+    const SHARDS: u16 = 64;
+    let server = server();
+    let store = open_at(&server.url(), &new_prefix()).await;
+    declare(&store, in_shards(Queue::parallel("q"), SHARDS)).await;
+    for i in 0..SHARDS {
+        push(&store, vec![Job::new("q", &i).unwrap()]).await;
+    }
+    // From now on the server has the script.
+    assert!(claim(&store, 0).await.is_empty());
+    let before = scripts(&server.url()).await;
+    let claimed = store.claim(claim_request("q", 2)).await.unwrap();
+    let asked = scripts(&server.url()).await - before;
+    assert_eq!(claimed.turns.len(), 2);
+    assert!(claimed.next_due.is_some_and(|due| due <= store_now(&claimed.turns)), "more is ready");
+    assert!(asked <= u64::from(SHARDS) + 2, "{asked} scripts");
+    // A process with enough to do is not woken for what waits already; the first of the two shards has nothing more.
+    let sleeps = server.send(&["KEYS", "*:sleepers"]).unwrap();
+    assert!(sleeps.matches("sleepers").count() <= 1, "{sleeps}");
 }

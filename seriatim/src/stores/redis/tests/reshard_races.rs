@@ -143,6 +143,35 @@ async fn a_queue_that_is_paused_while_its_shards_change_is_paused_in_all_of_them
 }
 
 #[tokio::test]
+async fn what_an_engine_declares_stands_whenever_it_comes() {
+    for is_pushed in [false, true] {
+        let mut ended = false;
+        for answers in 0..ANSWERS_MAX {
+            let prefix = new_prefix();
+            let (client, engine) = (open(&prefix).await, open(&prefix).await);
+            if is_pushed {
+                push(&client, vec![job("k", 1)]).await;
+            }
+            let queues = vec![in_shards(Queue::fifo("q").take(5), 2)];
+            let mut new = pin!(client.declare_new(Declare { now: None, queues }));
+            let answer = advance(answers, new.as_mut()).await;
+            ended = answer.is_some();
+            declare(&engine, in_shards(Queue::fifo("q").take(3), 2)).await;
+            match answer {
+                Some(answer) => answer.unwrap(),
+                None => new.await.unwrap(),
+            }
+            let stands = engine.queues().await.unwrap().remove(0);
+            assert_eq!((stands.declared, stands.queue.take), (true, 3), "after {answers} answers");
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "the last one came to its end");
+    }
+}
+
+#[tokio::test]
 async fn a_number_of_shards_that_returns_finds_every_idempotency_key() {
     let prefix = new_prefix();
     let store = open(&prefix).await;

@@ -18,7 +18,8 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn drain(store: &Redis) -> Vec<u32> {
+/// Claims and settles until nothing is left.
+pub(super) async fn drain(store: &Redis) -> Vec<u32> {
     let mut tags = Vec::new();
     loop {
         let turns = claim(store, 100).await;
@@ -68,13 +69,18 @@ fn second_line(answer: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_whose_slot_moves_to_another_node_loses_nothing() {
+async fn a_shard_whose_slot_moves_to_another_node_loses_nothing_and_is_followed() {
     let mut cluster = RedisCluster::start().unwrap();
+    commands_wait_while_each_node_has_half_of_a_shard(&mut cluster).await;
+    a_claim_follows_its_shard_to_its_payloads(&mut cluster).await;
+}
+
+async fn commands_wait_while_each_node_has_half_of_a_shard(cluster: &mut RedisCluster) {
     let prefix = new_prefix();
     let store = open_at(&cluster.url(), &prefix).await;
     declare(&store, Queue::fifo("q")).await;
     push(&store, (0..50).map(|i| job(&format!("k{i}"), i)).collect()).await;
-    let (slot, from) = place_of_shard(&mut cluster, &prefix);
+    let (slot, from) = place_of_shard(cluster, &prefix);
     let to = (from + 1) % 3;
     let ids: Vec<String> = cluster
         .nodes()
@@ -109,9 +115,8 @@ async fn a_shard_whose_slot_moves_to_another_node_loses_nothing() {
     assert_eq!(tags, (0..50).chain([51]).collect::<Vec<u32>>());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_that_moves_between_a_claim_and_its_payloads_is_followed() {
-    let (mut cluster, prefix) = (RedisCluster::start_with_replicas().unwrap(), new_prefix());
+async fn a_claim_follows_its_shard_to_its_payloads(cluster: &mut RedisCluster) {
+    let prefix = new_prefix();
     let store = open_at(&cluster.url(), &prefix).await;
     let other = open_at(&cluster.url(), &prefix).await;
     declare(&store, Queue::fifo("q")).await;
@@ -127,34 +132,6 @@ async fn a_shard_that_moves_between_a_claim_and_its_payloads_is_followed() {
     let turns = claiming.await.unwrap().turns;
     assert_eq!(turns[0].jobs[0].payload.decode::<String>().unwrap(), payload);
     assert!(done(&store, &turns).await[0].is_ok());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_s_replica_takes_over_from_a_master_that_died() {
-    let mut cluster = RedisCluster::start_with_replicas().unwrap();
-    let prefix = new_prefix();
-    let store = open_at(&cluster.url(), &prefix).await;
-    declare(&store, Queue::fifo("q")).await;
-    push(&store, (0..30).map(|i| job(&format!("k{}", i % 7), i)).collect()).await;
-    let (_, master) = place_of_shard(&mut cluster, &prefix);
-    let nodes = cluster.nodes();
-    let offset = |info: &str, name: &str| {
-        let at = info.find(name)? + name.len();
-        info[at..].split(['\r', ',']).next()?.parse::<u64>().ok()
-    };
-    until("the replica has it all", async || {
-        let info = nodes[master].send(&["INFO", "replication"]).unwrap();
-        let whole = offset(&info, "master_repl_offset:");
-        whole.is_some() && offset(&info, "offset=") == whole
-    })
-    .await;
-    nodes[master].kill().unwrap();
-    until("the replica has taken over", async || store.stats(None).await.is_ok()).await;
-    let beat = Heartbeat { now: None, node: NodeInfo::new("n".into(), LEASE), beats: Vec::new() };
-    until("a heartbeat is heard", async || store.heartbeat(beat.clone()).await.is_ok()).await;
-    let mut tags = drain(&store).await;
-    tags.sort_unstable();
-    assert_eq!(tags, (0..30).collect::<Vec<u32>>());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// How many scripts the server has run.
-async fn scripts(url: &str) -> u64 {
+pub(super) async fn scripts(url: &str) -> u64 {
     let mut link = linked(url).await;
     let mut cmd = ::redis::cmd("INFO");
     let text: String = cmd.arg("commandstats").query_async(&mut link).await.unwrap();
@@ -29,7 +29,7 @@ async fn filled(url: &str, queues: u32, shards: u16) -> Arc<Redis> {
     store
 }
 
-async fn rescue(store: &Redis, now: Timestamp) -> Vec<Turn> {
+pub(super) async fn rescue(store: &Redis, now: Timestamp) -> Vec<Turn> {
     let node = NodeInfo::new("m".into(), LEASE);
     let beat = Heartbeat { now: Some(now), node, beats: Vec::new() };
     store.heartbeat(beat).await.unwrap();

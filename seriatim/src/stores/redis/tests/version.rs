@@ -38,7 +38,7 @@ async fn dump(prefix: &str) -> String {
     let mut keys: Vec<String> = ask(&mut link, &[b"KEYS", format!("{prefix}:*").as_bytes()]).await;
     keys.sort();
     let mut text = String::new();
-    for key in keys.iter().filter(|key| !key.ends_with(":given_up")) {
+    for key in keys.iter().filter(|key| !key.contains(":given_up")) {
         let name = key.as_bytes();
         let kind: String = ask(&mut link, &[b"TYPE", name]).await;
         let (write, read): (&str, Vec<&[u8]>) = match &*kind {

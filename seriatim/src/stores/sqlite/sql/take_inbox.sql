@@ -16,11 +16,13 @@ SELECT json_object(
     WHEN instr(CAST(node AS BLOB), x'00') > 0 THEN 'node'
     WHEN instr(CAST(consumer_group AS BLOB), x'00') > 0 THEN 'consumer_group'
     WHEN instr(CAST(partition_key AS BLOB), x'00') > 0 THEN 'partition_key'
-    WHEN instr(CAST(producer AS BLOB), x'00') > 0 THEN 'producer' END,
+    WHEN instr(CAST(producer AS BLOB), x'00') > 0 THEN 'producer'
+    WHEN instr(CAST(key_group AS BLOB), x'00') > 0 THEN 'key_group' END,
   'idempotency_key', substr(CAST(idempotency_key AS TEXT), 1, 1024), 'node', substr(CAST(node AS TEXT), 1, 1024),
   'consumer_group', substr(CAST(consumer_group AS TEXT), 1, 1024),
   'partition_key', substr(CAST(partition_key AS TEXT), 1, 1024),
-  'producer', substr(CAST(producer AS TEXT), 1, 1024), 'job_id', substr(CAST(job_id AS TEXT), 1, 1024))
+  'producer', substr(CAST(producer AS TEXT), 1, 1024), 'job_id', substr(CAST(job_id AS TEXT), 1, 1024),
+  'max_retries', CAST(max_retries AS TEXT), 'key_group', substr(CAST(key_group AS TEXT), 1, 1024))
 FROM (
   SELECT *, length(CAST(payload AS BLOB)) AS bytes,
     CASE typeof(run_at) WHEN 'text' THEN CAST(round((julianday(run_at) - 2440587.5) * 86400000.0) AS INTEGER) * 1000

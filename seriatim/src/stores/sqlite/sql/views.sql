@@ -63,6 +63,8 @@ FROM seriatim_jobs WHERE state = 'dead';
 CREATE VIEW seriatim_nodes AS
 SELECT n.id AS node, json_extract(n.info, '$.name') AS name, json_extract(n.info, '$.host') AS host,
   json_extract(n.info, '$.pid') AS pid, json_extract(n.info, '$.version') AS version,
-  strftime('%Y-%m-%d %H:%M:%f', n.beat_at / 1e6, 'unixepoch') AS heartbeat_at, n.dead_at IS NULL AS alive, n.command AS told,
+  -- That of a node whose process is gone is stored 200 years earlier: see `stores/gone.rs`.
+  strftime('%Y-%m-%d %H:%M:%f', (n.beat_at + iif(n.beat_at < 0, 6307200000000000, 0)) / 1e6, 'unixepoch') AS heartbeat_at,
+  n.dead_at IS NULL AS alive, n.command AS told,
   (SELECT count(*) FROM held h WHERE h.node = n.id) AS lanes
 FROM node n;

@@ -71,6 +71,13 @@ impl Database for File {
 
 inbox::tests::cases!(File::new());
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_an_earlier_version_are_pushed_after_the_upgrade() {
+    let before = "ALTER TABLE @inbox DROP COLUMN max_retries; ALTER TABLE @inbox DROP COLUMN key_group; PRAGMA user_version = 17";
+    let case = inbox::tests::rows_of_an_earlier_version_are_pushed_after_the_upgrade;
+    case(File::new(), before).await;
+}
+
 #[tokio::test]
 async fn bytes_that_are_no_text_are_refused_and_not_changed() {
     let file = File::new();

@@ -19,7 +19,7 @@ fn steps_beside(parked: usize, groups: usize) -> u64 {
     let names: Vec<String> = (0..groups).map(|group| format!("group {group}")).collect();
     let one = Share::default().running(1);
     let shares = names.iter().fold(Groups::default(), |all, name| all.named(name, one));
-    tx.at(None).declare(&[Queue::fifo("q").groups(shares)]).unwrap();
+    tx.at(None).declare(&[Queue::fifo("q").groups(shares)], false).unwrap();
     let node = NodeInfo::new("n".into(), LEASE);
     tx.heartbeat(&Heartbeat { now: None, node, beats: Vec::new() }).unwrap();
     let job = |key: String| Job::new("q", &1).unwrap().key(key);

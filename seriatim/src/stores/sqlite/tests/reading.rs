@@ -10,6 +10,7 @@ use crate::contract::{
     Act, Beat, ClaimSelection, GoOn, Heartbeat, JobFilter, JobOrder, JobQuery, JobState,
     LaneAction, LaneOrder, LaneQuery, LaneSelection, LaneStage, Release, Rescue, Settle, Sweep,
 };
+use crate::model::past::Past;
 use crate::model::{DueRule, Mode, Outcome, Queue, Timestamp, Turn, plan};
 
 const FEW: u32 = 10;
@@ -80,7 +81,7 @@ fn job(mode: Mode, key: String, number: u32) -> Job {
 
 /// Jobs that no call needs: ready and scheduled ones of other lanes, and those behind the lanes that are claimed.
 fn fill(tx: &mut Tx<'_>, mode: Mode) {
-    // A claim in `accumulate` takes all that waits for its lane.
+    // A claim in `accumulate` takes all that waits for its lane, up to as many jobs as a turn has.
     let before = if mode == Mode::Accumulate { "beside" } else { "busy" };
     for i in 0..FEW {
         let lane = i % LANES as u32;
@@ -178,7 +179,7 @@ fn calls(mode: Mode, depth: u32, analyse: fn(&Connection)) -> Vec<(&'static str,
     let mut definitions = Definitions::default();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     let now = Timestamp::of_this_machine();
-    tx.at(Some(now)).declare(&[queue(mode)]).unwrap();
+    tx.at(Some(now)).declare(&[queue(mode)], false).unwrap();
     fill(&mut tx, mode);
     tx.finish().unwrap();
     if depth > FEW {
@@ -346,14 +347,14 @@ fn steps_of_small_queues(depth: u32) -> [(Mode, u64); 3] {
     let mut definitions = Definitions::default();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
     tx.at(Some(Timestamp::of_this_machine()));
-    tx.declare(&[Queue::fifo("orders")]).unwrap();
+    tx.declare(&[Queue::fifo("orders")], false).unwrap();
     let other = |key: String, tag| Job::new("orders", &tag).unwrap().key(key);
     let behind = (0..depth).map(|i| other("busy".to_owned(), i));
     let lanes = (0..depth).map(|i| other(format!("order-{i}"), i));
     tx.push(&behind.chain(lanes).collect::<Vec<_>>()).unwrap();
     [Mode::Parallel, Mode::Fifo, Mode::Accumulate].map(|mode| {
         let name = mode.to_string();
-        tx.declare(&[Queue::new(name.as_str(), mode)]).unwrap();
+        tx.declare(&[Queue::new(name.as_str(), mode)], false).unwrap();
         let jobs =
             [1, 2].map(|number| Job { queue: name.clone(), ..job(mode, "one".to_owned(), number) });
         tx.push(&jobs).unwrap();
@@ -362,4 +363,56 @@ fn steps_of_small_queues(depth: u32) -> [(Mode, u64); 3] {
         assert_eq!(page.rows.len(), 2);
         (mode, STEPS.get() - before)
     })
+}
+
+/// The steps of a sweep that ends one job, beside so many that have expired since they were tried.
+fn steps_of_expiry(mode: Mode, tried: u32) -> u64 {
+    let connection = in_memory();
+    let mut definitions = Definitions::default();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    let now = Timestamp::of_this_machine();
+    tx.at(Some(now)).declare(&[queue(mode)], false).unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    tx.heartbeat(&Heartbeat { now: None, node, beats: Vec::new() }).unwrap();
+    let expiring = |key: &str, i| job(mode, key.to_owned(), i).expires_at(now + LEASE);
+    tx.push(&(0..tried).map(|i| expiring("k", i)).collect::<Vec<_>>()).unwrap();
+    let turns = tx.claim(&claiming("q", tried as usize)).unwrap().turns;
+    let failed = Outcome::Retry { error: "e".into(), retry_in: Some(DAY) }.into();
+    let failed = |turn| plan(turn, &queue(mode), &failed, &|_| DAY);
+    tx.settle(&Settle::now(turns.iter().map(failed).collect())).unwrap();
+    tx.push(&[expiring("other", tried)]).unwrap();
+    tx.at(Some(now + LEASE * 2));
+    let before = STEPS.get();
+    assert_eq!(tx.sweep(100).unwrap().expired.len(), 1);
+    STEPS.get() - before
+}
+
+#[test]
+fn a_sweep_reads_no_jobs_that_were_tried_and_have_expired_since() {
+    for mode in [Mode::Parallel, Mode::Accumulate] {
+        let [few, many] = [FEW, 2_000].map(|tried| steps_of_expiry(mode, tried));
+        assert!(many <= few + MORE_MAX, "{mode}: {few} steps, then {many}");
+    }
+}
+
+/// The steps of a sweep of a queue with so many dead jobs, which all stay.
+fn steps_beside_dead(depth: u32) -> u64 {
+    let connection = in_memory();
+    let mut definitions = Definitions::default();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    tx.at(Some(Timestamp::of_this_machine())).declare(&[queue(Mode::Fifo)], false).unwrap();
+    let dead = |i: u32| {
+        let past = Past { dead_at: Some(Timestamp::of_this_machine()), ..Past::default() };
+        job(Mode::Fifo, "k".to_owned(), i).past(past)
+    };
+    tx.push(&(0..depth).map(dead).collect::<Vec<_>>()).unwrap();
+    let before = STEPS.get();
+    assert_eq!(tx.sweep(1_000).unwrap().dead.len(), 0);
+    STEPS.get() - before
+}
+
+#[test]
+fn a_sweep_reads_no_dead_jobs_that_stay() {
+    let [few, many] = [FEW, 900].map(steps_beside_dead);
+    assert!(many <= few + MORE_MAX, "{few} steps, then {many}");
 }

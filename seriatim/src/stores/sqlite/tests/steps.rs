@@ -17,7 +17,7 @@ fn with_failed<T>(jobs: u32, body: impl FnOnce(&mut Tx<'_>) -> T) -> T {
     let mut definitions = Definitions::default();
     connection.execute_batch("BEGIN").unwrap();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
-    tx.at(None).declare(&[Queue::new("q", Mode::Accumulate)]).unwrap();
+    tx.at(None).declare(&[Queue::new("q", Mode::Accumulate)], false).unwrap();
     let numbers: Vec<u32> = (0..jobs).collect();
     for numbers in numbers.chunks(STEP_JOBS) {
         let job = |number| Job::new("q", &format!("{number:01000}")).unwrap().key("k");
@@ -70,7 +70,7 @@ fn with_scheduled(jobs: u32, body: impl FnOnce(&mut Tx<'_>, Timestamp)) {
     let mut definitions = Definitions::default();
     connection.execute_batch("BEGIN").unwrap();
     let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
-    tx.at(None).declare(&[Queue::new("q", Mode::Exclusive)]).unwrap();
+    tx.at(None).declare(&[Queue::new("q", Mode::Exclusive)], false).unwrap();
     let due = Timestamp::of_this_machine() + Duration::from_secs(3_600);
     let job = |number| Job::new("q", &number).unwrap().key("k").run_at(due);
     tx.push(&(0..jobs).map(job).collect::<Vec<_>>()).unwrap();

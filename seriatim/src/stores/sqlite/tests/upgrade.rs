@@ -86,6 +86,7 @@ async fn lanes_that_failed_before_the_upgrade_are_in_the_figures_after_it() {
 
     let file = rusqlite::Connection::open(&path).unwrap();
     let before = "ALTER TABLE queue DROP COLUMN retrying; CREATE INDEX lane_failed ON lane (q, retry) WHERE retry >= 0;
+                  ALTER TABLE seriatim_inbox DROP COLUMN max_retries; ALTER TABLE seriatim_inbox DROP COLUMN key_group;
                   PRAGMA user_version = 14";
     file.execute_batch(before).unwrap();
     drop(file);

@@ -1,4 +1,4 @@
--- A result is kept where an error could be: the public views show it in a column of its own.
+-- Before the public views are made anew.
 DROP VIEW seriatim_nodes;
 DROP VIEW seriatim_morgue;
 DROP VIEW seriatim_lanes;

@@ -1,0 +1,75 @@
+//! Turns that cannot be settled because transactions of users have locked their keys.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use seriatim::engine::Handle;
+use seriatim::store::{LaneId, TroubleKind, Turn};
+use tokio::time::Instant;
+
+use crate::base::lock::lock;
+use crate::base::text::one_line;
+
+/// Workers send such a result again within seconds. One that did not come for so long was given up.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// The lanes that wait so, and when that was last met.
+#[derive(Default)]
+pub(crate) struct Locked {
+    /// Tells people of them; none in a service that mounts the API.
+    node: Option<Handle>,
+    lanes: Mutex<HashMap<LaneId, Instant>>,
+}
+
+impl Locked {
+    pub(crate) fn told_by(node: Option<Handle>) -> Self {
+        Self { node, lanes: Mutex::default() }
+    }
+
+    /// A result was not stored for this reason.
+    pub(super) fn met(&self, turn: &Turn) {
+        self.forget_old();
+        let is_first = {
+            let mut lanes = lock(&self.lanes);
+            let is_first = lanes.is_empty();
+            lanes.insert(turn.lane, Instant::now());
+            is_first
+        };
+        let key = turn.key.as_deref().map(one_line);
+        if is_first {
+            tracing::warn!(
+                queue = &*turn.queue,
+                key = key.as_deref(),
+                "a worker's result waits: an open transaction in the database has locked the key; end that transaction, the \
+                 worker sends the result again; `seriatim doctor` names all such keys"
+            );
+        }
+        if let Some(node) = &self.node {
+            let what = key.map_or_else(|| "it".to_owned(), |key| format!("the key \"{key}\""));
+            let text = format!("an open transaction has locked {what}");
+            let (queue, about) = (Some(&*turn.queue), turn.lane.to_string());
+            node.trouble(TroubleKind::SettlesLocked, queue, &about, &text);
+        }
+    }
+
+    /// The lane was settled, or its claim was lost.
+    pub(super) fn over(&self, lane: LaneId) {
+        if lock(&self.lanes).remove(&lane).is_some() {
+            self.told_over(lane);
+        }
+    }
+
+    /// Forgets those whose results were given up.
+    pub(in crate::http) fn forget_old(&self) {
+        let old = |_: &LaneId, at: &mut Instant| at.elapsed() >= FORGOTTEN_AFTER;
+        let gone: Vec<_> = lock(&self.lanes).extract_if(old).collect();
+        gone.into_iter().for_each(|(lane, _)| self.told_over(lane));
+    }
+
+    fn told_over(&self, lane: LaneId) {
+        if let Some(node) = &self.node {
+            node.trouble_over(TroubleKind::SettlesLocked, &lane.to_string());
+        }
+    }
+}
