@@ -273,7 +273,7 @@ async fn nothing_stays_held_or_runs_without_its_claim(
         let lost = troubles.filter(|trouble| trouble.kind.as_str() == "writes_lost");
         lost.map(|trouble| trouble.text).next_back().unwrap_or_default()
     };
-    let counts = ["without their claims: 1;", "were back: 1"];
+    let counts = ["without their claims: 1;", "had ended or never got: 1"];
     let is_told = async || {
         let told = told().await;
         counts.iter().all(|count| told.contains(count))
