@@ -138,8 +138,11 @@ impl RedisCluster {
         let masters = self.masters();
         let slot = self.nodes[masters[0]].send(&["CLUSTER", "KEYSLOT", key])?;
         let slot = slot.trim_start_matches(':').trim_end().to_owned();
-        let has_it = |place: &&usize| self.nodes[**place].send(&["EXISTS", key]).is_ok();
-        let from = *masters.iter().find(has_it).ok_or("no master has the slot")?;
+        let has_it = |place: &usize| self.nodes[*place].send(&["EXISTS", key]).is_ok();
+        let source = || masters.iter().copied().find(has_it);
+        // None answers while the others seem to be down, as on a busy machine.
+        until("a master has the slot", || source().is_some())?;
+        let from = source().ok_or("no master has the slot any more")?;
         let to = *masters.iter().find(|place| **place != from).ok_or("there is one master")?;
         if !self.move_whole(&slot, (from, to))? {
             self.move_keys(&slot, (from, to))?;
