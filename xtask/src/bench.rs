@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::args::Args;
 use crate::measured::{cell, figure, median, object_of};
 use crate::options::STORES;
-use crate::serving::with_server;
+use crate::serving::with_store;
 use crate::{Failure, files, serving, step};
 
 const JOBS: u32 = 100_000;
@@ -83,7 +83,7 @@ fn parse(args: &[&str]) -> Result<Options, Failure> {
 fn measure(root: &Path, store: &str, options: &Options) -> Result<Measured, String> {
     match store {
         "sqlite" => rounds(root, options, || new_file(root)),
-        _ => with_server(store, |url| rounds(root, options, || Ok(url.to_owned()))),
+        _ => with_store(root, store, |url| rounds(root, options, || Ok(url.to_owned()))),
     }
 }
 

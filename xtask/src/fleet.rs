@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use seriatim_testkit::free_port;
 
 use crate::args::Args;
-use crate::serving::{Serving, ask, wait_for, with_server, write};
+use crate::serving::{Serving, ask, wait_for, with_store, write};
 use crate::{Failure, files, serving, step};
 
 const PAGE: &str = "docs/performance.md";
@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         );
         for (engines, queues) in options.shapes() {
             step::announce(&format!("{store}, {engines} engines, {queues} queues"));
-            let cost = with_server(store, |url| measure(root, url, engines, queues))?;
+            let cost = with_store(root, store, |url| measure(root, url, engines, queues))?;
             let row = format!(
                 "| {engines} | {queues} | {:.1} | {:.2} |\n",
                 cost.idle_a_second, cost.push
@@ -149,7 +149,7 @@ fn cpu_of_servers(fleet: &[u32]) -> Result<f64, String> {
 }
 
 /// The parent of a process, and the ticks that it and its ended children used.
-fn usage(stat: &str) -> Option<(u32, f64)> {
+pub(crate) fn usage(stat: &str) -> Option<(u32, f64)> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |place: usize| fields.get(place)?.parse::<f64>().ok();
     let used = ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?;

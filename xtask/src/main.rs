@@ -8,6 +8,7 @@ mod bridges;
 mod campaign;
 mod cargo;
 mod coverage;
+mod dashboards;
 mod deny;
 mod dist;
 mod faktory;
@@ -81,6 +82,8 @@ Developer commands of Seriatim.
                                 what a push costs the server while many queues are idle in several engines
     cargo xtask pages [--jobs N] [--store NAME]... [--write]
                                 times and sizes of the dashboard's pages with many jobs in the store
+    cargo xtask dashboards [--jobs N] [--store NAME]... [--write]
+                                what 200 open pages of the dashboard take from the claims beside them
     cargo xtask bench-peers [--jobs N] [--rounds N] [--only GROUP] [--write]
                                 measures graphile-worker (Node and Rust), pg-boss, apalis, BullMQ,
                                 Sidekiq and Seriatim, in turns on the same servers
@@ -143,6 +146,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,
         ["bench", rest @ ..] => bench::run(&root(), rest)?,
         ["fleet", rest @ ..] => fleet::run(&root(), rest)?,
+        ["dashboards", rest @ ..] => dashboards::run(&root(), rest)?,
         ["pages", rest @ ..] => pages::run(&root(), rest)?,
         ["screenshots"] => screenshots::run(&root())?,
         ["servers"] => servers::run()?,

@@ -1,6 +1,5 @@
 //! `cargo xtask pages`: how long the dashboard's pages take, and how large they are, with many jobs in the store.
 
-use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use seriatim_testkit::free_port;
 
 use crate::options::Options;
-use crate::serving::{Serving, ask, wait_for, with_server, write};
+use crate::serving::{Serving, ask, wait_for, with_store, write};
 use crate::{Failure, files, serving, step};
 
 const PAGE: &str = "docs/performance.md";
@@ -109,16 +108,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
             _ => options.jobs,
         };
         step::announce(&format!("{store}, {jobs} jobs"));
-        let rows = match *store {
-            "sqlite" => {
-                let folder = root.join("target/pages");
-                let _ = fs::remove_dir_all(&folder);
-                let rows = measure(root, &format!("sqlite:{}/pages.db", folder.display()), jobs);
-                let _ = fs::remove_dir_all(&folder);
-                rows
-            }
-            store => with_server(store, |url| measure(root, url, jobs)),
-        }?;
+        let rows = with_store(root, store, |url| measure(root, url, jobs))?;
         let text = format!(
             "{jobs} jobs in the store, {REQUESTS} requests of each page (fewer if these take more than {} s), on new \
              connections, while a worker claims: `cargo xtask pages --store {store}`.\n\n\

@@ -16,7 +16,12 @@ use crate::{cargo, step};
 const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Builds the release that the measurements run.
+/// The program that the measurements run.
+pub(crate) fn program(root: &Path) -> PathBuf {
+    root.join("target/release/seriatim")
+}
+
+/// Builds it.
 pub(crate) fn build(root: &Path) -> Result<(), String> {
     let args = ["build", "--release", "--package", "seriatim-server"];
     step::run("build", &mut cargo::command(root, &args))
@@ -43,7 +48,7 @@ impl Serving {
         config: &Path,
         args: &[&str],
     ) -> Result<(), String> {
-        let mut command = Command::new(root.join("target/release/seriatim"));
+        let mut command = Command::new(program(root));
         command.arg("serve").args(args).arg("--config").arg(config);
         command.env("SERIATIM_LOG", "error").stdin(Stdio::null()).stdout(Stdio::null());
         self.0.push(command.spawn().map_err(|e| format!("seriatim serve: {e}"))?);
@@ -51,12 +56,21 @@ impl Serving {
     }
 }
 
-/// With a private server of this name and its URL.
-pub(crate) fn with_server<T>(
+/// With the URL of a private server of this kind, or of a new file.
+pub(crate) fn with_store<T>(
+    root: &Path,
     store: &str,
     run: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, String> {
     match store {
+        "sqlite" => {
+            let folder = root.join("target/serving");
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+            let result = run(&format!("sqlite:{}/store.db", folder.display()));
+            let _ = fs::remove_dir_all(&folder);
+            result
+        }
         "postgres" => run(&Postgres::start()?.url()),
         "mysql" => run(&Mysql::start()?.url()),
         _ => run(&Redis::start()?.url()),
