@@ -110,7 +110,7 @@ impl AnyTime {
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match from
-            .deserialize_any(TextOrNumber("a length: 250ms, 10s, 5m or a number of seconds"))?
+            .deserialize_any(TextOrNumber("a duration: 250ms, 10s, 5m or a number of seconds"))?
         {
             Either::Number(seconds) => {
                 Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| {

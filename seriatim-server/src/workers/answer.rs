@@ -334,7 +334,7 @@ impl Object<'_> {
     }
 
     fn text(&self, field: &str) -> Result<Option<String>, String> {
-        self.read(field, "write a text", value_of)
+        self.read(field, "write a string", value_of)
     }
 
     /// One of a few words.

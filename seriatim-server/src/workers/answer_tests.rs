@@ -76,7 +76,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ("{\"type\":\"done\",\"type\":\"result\",\"batch\":\"b\"}", &["`type` is there twice"]),
     ("{\"type\":\"\\u001b[2Jdone\",\"batch\":\"b\"}", &["`type` is \"\\u001b[2Jdone\""]),
     // The message.
-    ("{\"type\":\"done\",\"batch\":7}", &["`batch` is 7", "write a text"]),
+    ("{\"type\":\"done\",\"batch\":7}", &["`batch` is 7", "write a string"]),
     ("{\"type\":\"done\",\"bach\":\"b\"}", &["`bach` is not a field", "did you mean `batch`?"]),
     (
         "{\"type\":\"done\",\"batch\":\"b\",\"results\":[]}",
@@ -172,7 +172,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"error\":7}]}",
-        &["`results[0].error` is 7", "write a text"],
+        &["`results[0].error` is 7", "write a string"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\",\"error\":\"no\"}]}",
@@ -241,7 +241,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     ("{ lane: '1-0-7', outcome: 'retry' }", &["is not an answer"]),
     (r#"{"type":"step","batch":"b",LANE"step":null}"#, &["`step` is missing", "extract"]),
-    (r#"{"type":"step","batch":"b",LANE"step":7}"#, &["`step` is 7", "write a text"]),
+    (r#"{"type":"step","batch":"b",LANE"step":7}"#, &["`step` is 7", "write a string"]),
     (r#"{"type":"step","batch":"b",LANE"step":"a","result":1}"#, &["`result` is not a field here"]),
     (r#"{"type":"step_done","batch":"b","step":"a"}"#, &["`lane` is missing"]),
     (

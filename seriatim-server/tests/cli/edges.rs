@@ -36,7 +36,7 @@ fn a_log_level_that_is_none_is_refused_wherever_it_is_written() {
     let file = refused(&site.run(&["serve"]));
     assert!(file.contains("seriatim.toml: ") && file.contains("line 2, column"), "{file}");
     assert!(
-        file.contains("log.level: this text is not a log level (did you mean info?)")
+        file.contains("log.level: this value is not a log level (did you mean info?)")
             && file.contains(valid),
         "{file}"
     );
