@@ -301,9 +301,9 @@ module SeriatimWorker
     private
 
     def checked(payload)
-      raise Refused, "the payload is no job of Sidekiq: write {\"class\":…,\"args\":[…]}" unless payload.is_a?(Hash)
+      raise Refused, "the payload is not a Sidekiq job: write {\"class\":…,\"args\":[…]}" unless payload.is_a?(Hash)
       raise Refused, "`class` is #{payload["class"].inspect}: write the name of a class" unless name?(payload["class"])
-      raise Refused, "`args` is no list" unless payload["args"].is_a?(Array)
+      raise Refused, "`args` is not a list" unless payload["args"].is_a?(Array)
 
       count = payload["retry_count"]
       raise Refused, "`retry_count` is #{count.inspect}: write a whole number" unless count.nil? || count.is_a?(Integer)

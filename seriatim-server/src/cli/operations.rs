@@ -259,7 +259,7 @@ pub(super) async fn carry_out(
         }
         (State::Stopped, _) => Err(Failure::failed(stopped)),
         _ => Err(Failure::conflict(format!(
-            "another process goes on with it: `seriatim operations show {id}`"
+            "another process continues it: `seriatim operations show {id}`"
         ))),
     }
 }
@@ -286,7 +286,7 @@ fn stop_at_interrupt(
         };
         let leave = async {
             if interrupts.recv().await.is_some() {
-                hint(format!("{id} has not ended: a server of the store goes on with it"));
+                hint(format!("{id} has not ended: a server of this store continues it"));
                 std::process::exit(Failure::INTERRUPTED.into());
             }
         };

@@ -56,7 +56,7 @@ fn a_window_is_read_and_what_it_cannot_mean_is_refused() {
     let error = read(&text("accumulate", r#"window = { quiet = "5s" }"#), &[]).unwrap_err();
     assert!(error.contains("max_wait"), "{error}");
     for (mode, rest, field) in [
-        ("fifo", whole, "window: means something in mode accumulate only"),
+        ("fifo", whole, "window: applies only in mode accumulate"),
         ("accumulate", r#"window = { quiet = "5s", max_wait = "1s" }"#, "window: quiet must be"),
         ("accumulate", &format!("due = \"earliest\"\n{whole}"), "due: cannot be set with a window"),
     ] {

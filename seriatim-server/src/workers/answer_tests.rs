@@ -73,7 +73,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
         "{\"typ\":\"result\",\"results\":[{LANE\"outcome\":\"retry\"}]}",
         &["`type` is missing", "`typ` is not a field", "did you mean `type`?"],
     ),
-    ("{\"type\":\"done\",\"type\":\"result\",\"batch\":\"b\"}", &["`type` is there twice"]),
+    ("{\"type\":\"done\",\"type\":\"result\",\"batch\":\"b\"}", &["`type` is given twice"]),
     ("{\"type\":\"\\u001b[2Jdone\",\"batch\":\"b\"}", &["`type` is \"\\u001b[2Jdone\""]),
     // The message.
     ("{\"type\":\"done\",\"batch\":7}", &["`batch` is 7", "write a string"]),
@@ -92,7 +92,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ("{\"type\":\"result\",\"results\":\"fine\"}", &["`results` is \"fine\"", "write a list"]),
     ("{\"type\":\"result\",\"results\":{}}", &["`results` is {}", "write a list"]),
     ("{\"type\":\"result\",\"results\":[]}", &["`results` is []", "does not name any lane"]),
-    ("{\"type\":\"result\",\"results\":[],\"results\":[]}", &["`results` is there twice"]),
+    ("{\"type\":\"result\",\"results\":[],\"results\":[]}", &["`results` is given twice"]),
     (
         "{\"type\":\"result\",\"outcome\":\"retry\",\"results\":[]}",
         &["`outcome` is not a field here"],
@@ -161,7 +161,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\",\"outcome\":\"retry\"}]}",
-        &["`results[0].outcome` is there twice"],
+        &["`results[0].outcome` is given twice"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"reason\":\"x\"}]}",

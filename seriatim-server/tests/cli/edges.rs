@@ -197,7 +197,7 @@ async fn a_second_interrupt_ends_a_command_whose_operation_cannot_be_stopped_wit
     assert_eq!(command.0.wait().unwrap().code(), Some(130));
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     let last = rest.last().unwrap();
-    assert!(last.contains("has not ended: a server of the store goes on with it"), "{rest:?}");
+    assert!(last.contains("has not ended: a server of this store continues it"), "{rest:?}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Steps {
     /// Begins a step that runs elsewhere, for example in another process. [`run`](Self::run) does all of it.
     pub fn begin(&mut self, name: &str) -> Result<Begun> {
         if self.begun.iter().any(|begun| begun == name) {
-            let message = format!("{name:?} was begun before: each step needs a different name");
+            let message = format!("{name:?} was started before: each step needs a name of its own");
             return Err(Error::invalid("step", message));
         }
         let mut record = self.record.clone();
@@ -107,7 +107,7 @@ impl Steps {
     /// Ends a step that was begun, and waits until the store has its result, or the call is asked to stop.
     pub async fn end(&mut self, name: &str, result: Value) -> Result<()> {
         if self.record.step.as_deref() != Some(name) {
-            let message = format!("{name:?} is not under way: begin it first");
+            let message = format!("{name:?} has not been started: start it first");
             return Err(Error::invalid("step", message));
         }
         let mut record = self.record.clone();

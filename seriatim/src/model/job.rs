@@ -401,7 +401,7 @@ impl Job {
                 return Err(Error::invalid("delay", "must be at most ten years"));
             }
             RunAt::At(time) if time < Timestamp::default() || time > Timestamp::MAX => {
-                return Err(Error::invalid("run_at", "must lie between 1970 and 2255"));
+                return Err(Error::invalid("run_at", "must be between 1970 and 2255"));
             }
             _ => {}
         }
@@ -412,7 +412,7 @@ impl Job {
             }
         }
         if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
-            return Err(Error::invalid("expires_at", "must lie between 1970 and 2255"));
+            return Err(Error::invalid("expires_at", "must be between 1970 and 2255"));
         }
         if options.max_attempts.is_some_and(|attempts| !(1..=ATTEMPTS_MAX).contains(&attempts)) {
             let message = format!("must be 1 to {ATTEMPTS_MAX}");

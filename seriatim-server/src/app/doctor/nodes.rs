@@ -61,7 +61,7 @@ fn idle(seen: &Seen) -> Option<Finding> {
             "`seriatim nodes resume {}` lets it claim work again; or start `seriatim serve`",
             operand(&quiet.info.id.0)
         ),
-        None => "start `seriatim serve` if jobs shall run: those that live are stopping".to_owned(),
+        None => "start `seriatim serve`: the nodes that still live are stopping".to_owned(),
     };
     Some(Finding::new(Severity::Warning, about, found, advice))
 }

@@ -225,9 +225,9 @@ async fn b14_what_is_no_job_of_the_application_is_refused_and_nothing_of_it_runs
     let api = sidekiq();
     let wrapper = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper";
     for (payload, why) in [
-        (json!("text"), "the payload is no job of Sidekiq"),
+        (json!("text"), "the payload is not a Sidekiq job"),
         (json!({ "class": "system('ls')", "args": [] }), "write the name of a class"),
-        (json!({ "class": "Usual", "args": "x" }), "`args` is no list"),
+        (json!({ "class": "Usual", "args": "x" }), "`args` is not a list"),
         (json!({ "class": "Usual", "args": [], "retry_count": "x" }), "`retry_count` is \"x\""),
         (json!({ "class": "NoJob", "args": [] }), "NoJob is not a class of Sidekiq's"),
         (

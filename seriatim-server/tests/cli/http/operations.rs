@@ -232,7 +232,7 @@ async fn rows_that_were_ticked_are_acted_on_and_no_others() {
     assert_eq!(left["jobs"].as_array().unwrap().len(), 3);
     let none = submit(&api, "/operations/new", &[("action", "delete_dead"), ("queue", "orders")]);
     assert_eq!(none.status, 400);
-    assert!(none.text().contains("no row is ticked"), "{}", none.text());
+    assert!(none.text().contains("no row is selected"), "{}", none.text());
     let mixed = [&fields[..], &[("key", "k1")]].concat();
     assert_eq!(submit(&api, "/operations/start", &mixed).status, 400);
 }
@@ -670,10 +670,10 @@ async fn a_hold_that_began_under_a_pause_stays_when_the_pause_is_taken_back() {
         .await;
     assert_eq!(state(), "paused");
     let page = api.get("/key?k=k").text();
-    assert!(page.contains("also held") && page.contains("to resume it ends both"), "{page}");
+    assert!(page.contains("also held") && page.contains("resuming it ends both"), "{page}");
     let refused = undoes(&api, &own);
     assert!(
-        refused.status == 409 && refused.text().contains("ends its hold too"),
+        refused.status == 409 && refused.text().contains("would end its hold too"),
         "{}",
         refused.text()
     );
