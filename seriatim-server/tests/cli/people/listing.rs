@@ -84,7 +84,7 @@ async fn l16_lanes_are_listed_by_key_due_and_retries_in_ranges_and_pages() {
     assert_eq!(keys(&house.json(&some)), "1234");
     assert_eq!(house.json(&["lanes", "orders", "--prefix", "x"])["lanes"], serde_json::json!([]));
     let look = ["lanes", "orders", "--state", "crashed", "--scan-max", "2"];
-    assert!(house.text(&look).contains("none among the 2 lanes looked at"));
+    assert!(house.text(&look).contains("none among the 2 lanes that were read"));
     assert!(
         house.refused(&["lanes", "orders", "--state", "x"], 2).contains("use ready, scheduled")
     );
