@@ -79,7 +79,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Deletes a waiting or dead job; nothing of it is kept
+    /// Permanently deletes a waiting or dead job
     Delete {
         /// The job
         id: JobId,

@@ -303,7 +303,7 @@ pub(super) fn check_left_out(seen: &Seen) -> Option<Finding> {
             "{} queues with jobs were not examined closely: they lag and fail less than {QUEUES_MAX} others",
             seen.left_out
         );
-        let advice = "`seriatim queues list` has their figures, `seriatim queues show` those of one";
+        let advice = "`seriatim queues list` has their metrics, `seriatim queues show` those of one";
         Finding::new(Severity::Notice, "queues", found, advice)
     })
 }
