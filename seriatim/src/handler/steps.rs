@@ -16,9 +16,9 @@ use crate::model::{Error, JobId, LaneId, Result, StepRecord, Turn};
 /// Between two steps the call ends early if its jobs were cancelled or the node stops. An interrupted step runs again
 /// from its beginning, so it must be safe to repeat.
 ///
-/// A lane keeps the steps of one turn, until a turn of the key keeps none of its jobs. So a job that waits for its retry
-/// starts from the beginning if another one of its key ended in between, or had steps: any in an `exclusive` queue, in
-/// `fifo` one with a lower score. So does a turn of `accumulate` that jobs have joined.
+/// A lane keeps the steps of one turn, until a turn of the key keeps none of its jobs. So a job that waits for its
+/// retry starts from the beginning if another job of its key ends or has steps in between: in `exclusive` any job, in
+/// `fifo` one with a lower score. So does a turn in `accumulate` that other jobs have joined.
 ///
 /// ```
 /// # use seriatim::{Batch, Context, Failure};

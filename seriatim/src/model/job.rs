@@ -182,7 +182,7 @@ impl JobOptions {
 }
 
 impl Job {
-    /// A job for `queue` with the JSON of `payload`.
+    /// A job for `queue` with the JSON of `payload`. `Invalid` if that cannot be written as JSON.
     pub fn new<T: Serialize + ?Sized>(queue: impl Into<String>, payload: &T) -> Result<Self> {
         Ok(Self::with_payload(queue, Payload::json(payload)?))
     }
@@ -314,7 +314,7 @@ impl Job {
         self
     }
 
-    /// Gives it a history: the failures count on, and a job that died goes to the morgue.
+    /// Gives it a history: failures here add to those before, and a job that died goes to the morgue.
     #[must_use]
     pub fn past(mut self, past: Past) -> Self {
         self.past = Some(Box::new(past));
