@@ -140,7 +140,7 @@ impl fmt::Display for Error {
             Self::NoLaneFree { queue } => {
                 write!(f, "no such lane of {queue}, or it is claimed")
             }
-            Self::NoNode(name) => write!(f, "no living node {name:?}"),
+            Self::NoNode(name) => write!(f, "no live node {name:?}"),
             Self::SeveralNodes { name, ids } => {
                 let (count, ids) = (ids.len(), ids.join(", "));
                 write!(f, "{name:?} matches {count} nodes: use one of {ids}")

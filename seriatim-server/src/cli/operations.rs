@@ -176,7 +176,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<()> {
         .text("progress", Operation::progress)
         .text("who", |one| &one.who)
         .text("of", |one| one.what.in_words())
-        .or("no operations: `seriatim operations start` begins one");
+        .or("no operations: `seriatim operations start` starts one");
     tell(json, &serde_json::json!({ "operations": all }), table);
     Ok(())
 }
@@ -189,7 +189,7 @@ fn told(operation: &Operation, json: bool) {
         .add("of", operation.what.in_words())
         .add("progress", operation.progress())
         .add("who", &operation.who)
-        .add("begun", &operation.created_at)
+        .add("started", &operation.created_at)
         .maybe("ended", operation.ended_at.as_ref())
         .maybe("stopped by", operation.stopped_by.as_ref())
         .maybe("error", operation.error.as_ref());
