@@ -186,7 +186,7 @@ async fn b13_a_ruby_worker_gets_the_objects_that_lowkiqs_client_pushed() {
     };
     eventually("the forged one is dead", async || dead().await.is_some()).await;
     let error = dead().await.unwrap();
-    assert!(error.contains("its signature does not fit queue, id and key"), "{error}");
+    assert!(error.contains("does not match queue, id and key"), "{error}");
     assert!(!seen().await.contains("perform forged"));
     node.stop();
 }
