@@ -95,7 +95,7 @@ export class RemoteWorker {
   /** Ends if an operator asks for it. A worker that is to be quiet just gets no lanes. */
   #heed({ command }) {
     if (command !== "stop" || this.#stopping) return;
-    console.error("stops, as an operator asks for it");
+    console.error("stopping: an operator asked for it");
     this.stop();
   }
 

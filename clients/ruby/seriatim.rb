@@ -509,7 +509,7 @@ module Seriatim
     def heed(answer)
       return if answer["command"] != "stop" || @stopping
 
-      warn("stops, as an operator asks for it")
+      warn("stopping: an operator asked for it")
       stop
     end
 

@@ -301,9 +301,9 @@ module SeriatimWorker
     private
 
     def checked(payload)
-      raise Refused, "the payload is no job of Sidekiq: write {\"class\":…,\"args\":[…]}" unless payload.is_a?(Hash)
+      raise Refused, "the payload is not a Sidekiq job: write {\"class\":…,\"args\":[…]}" unless payload.is_a?(Hash)
       raise Refused, "`class` is #{payload["class"].inspect}: write the name of a class" unless name?(payload["class"])
-      raise Refused, "`args` is no list" unless payload["args"].is_a?(Array)
+      raise Refused, "`args` is not a list" unless payload["args"].is_a?(Array)
 
       count = payload["retry_count"]
       raise Refused, "`retry_count` is #{count.inspect}: write a whole number" unless count.nil? || count.is_a?(Integer)
@@ -456,7 +456,7 @@ module SeriatimWorker
       @key = ENV[variable].to_s.strip
       return require("openssl") if @key.bytesize >= KEY_BYTES_MIN
 
-      raise Unusable, "--mac-key-env: variable #{variable} has #{@key.bytesize} bytes, of #{KEY_BYTES_MIN} at least: set it to the key of the bridge"
+      raise Unusable, "--mac-key-env: variable #{variable} has #{@key.bytesize} bytes: at least #{KEY_BYTES_MIN}; set it to the key of the bridge"
     end
 
     def self.is?(payload)
@@ -465,14 +465,14 @@ module SeriatimWorker
 
     def open(queue, id, payload)
       bytes, mac = payload.values_at("$marshal", "mac").map { |text| text.to_s.unpack1("m0") }
-      raise Refused, "a payload is written by Marshal, which can run code: name the key of its signature with --mac-key-env" unless @key
+      raise Refused, "a payload of Marshal can run code: name the key of its signature with --mac-key-env" unless @key
 
       signed = [SIGNED, queue, id, bytes].map(&:b).join("\0")
       return bytes if OpenSSL.secure_compare(OpenSSL::HMAC.digest("SHA256", @key, signed), mac)
 
-      raise Refused, "a payload is written by Marshal, and its signature does not fit queue, id and key: a bridge with another key signed it, or none did"
+      raise Refused, "the signature of a payload of Marshal does not match queue, id and key: it was signed with another key, or not by a bridge"
     rescue ArgumentError
-      raise Refused, "a payload is written by Marshal, and is not the base64 of a bridge"
+      raise Refused, "a payload of Marshal is not valid base64"
     end
   end
 
@@ -595,7 +595,7 @@ module SeriatimWorker
       Kiq.prepare(@options.threads, @settings)
     rescue LoadError => error
       raise unless error.path == "sidekiq/cli"
-      raise Unusable, "there is no Sidekiq: #{error.message}. For a module of Lowkiq's, write --lowkiq WORKER" unless @options.describe
+      raise Unusable, "cannot load Sidekiq: #{error.message}. For a module of Lowkiq, write --lowkiq WORKER" unless @options.describe
     end
 
     def worker(out)

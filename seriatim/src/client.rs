@@ -133,10 +133,10 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Makes the client know these queues. It checks each job against them before it pushes, and declares them once,
+    /// Tells the client about these queues. It checks each job against them before it pushes, and declares them once,
     /// before its first push, if they do not exist or only an undeclared push created them. A queue that is declared
-    /// keeps its settings, so what an engine declares at the same moment stands; if its mode differs, each push fails as
-    /// `Conflict`.
+    /// keeps its settings, so what an engine declares at the same moment stands; if its mode differs, each push fails
+    /// as `Conflict`.
     ///
     /// If a push names a queue that does not exist, it creates the queue: `exclusive` with a key, `parallel` without.
     ///

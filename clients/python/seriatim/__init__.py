@@ -1,4 +1,4 @@
-"""Client of Seriatim: push jobs, and work on them over HTTP or as a program of `seriatim serve`."""
+"""Client of Seriatim: push jobs and run workers, over HTTP or as a program of `seriatim serve`."""
 
 from .client import Client, Job, Problem, Pushed, SeriatimError, Unreachable
 from .lane import Lane

@@ -158,7 +158,7 @@ class RemoteWorker:
     def _heed(self, answer: dict[str, Any]) -> None:
         """Ends if an operator asks for it. A worker that is to be quiet just gets no lanes."""
         if answer.get("command") == "stop" and not self._stopping:
-            log.warning("stops, as an operator asks for it")
+            log.warning("stopping: an operator asked for it")
             self.stop()
 
     def _pause(self, error: SeriatimError) -> None:

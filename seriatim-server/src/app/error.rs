@@ -129,7 +129,7 @@ impl fmt::Display for Error {
             Self::NoQueue { name, near } => write!(f, "no queue {name:?}{near}"),
             Self::NoJob { id, why } => write!(f, "unknown job {id}: {why}"),
             Self::ForeignJob(id) => {
-                write!(f, "unknown job {id}: the id is of no queue of this store")
+                write!(f, "unknown job {id}: the id belongs to no queue of this store")
             }
             Self::NoLane { queue, key } => {
                 let key = one_line(key);
@@ -140,7 +140,7 @@ impl fmt::Display for Error {
             Self::NoLaneFree { queue } => {
                 write!(f, "no such lane of {queue}, or it is claimed")
             }
-            Self::NoNode(name) => write!(f, "no living node {name:?}"),
+            Self::NoNode(name) => write!(f, "no live node {name:?}"),
             Self::SeveralNodes { name, ids } => {
                 let (count, ids) = (ids.len(), ids.join(", "));
                 write!(f, "{name:?} matches {count} nodes: use one of {ids}")

@@ -11,7 +11,7 @@ fn check_due(at: Timestamp) -> Result<()> {
     match (Timestamp::default()..=Timestamp::MAX).contains(&at) {
         true => Ok(()),
         false => {
-            let why = "must lie between 1970 and 2255".to_owned();
+            let why = "must be between 1970 and 2255".to_owned();
             Err(Error::Bound { field: "run_at", why })
         }
     }

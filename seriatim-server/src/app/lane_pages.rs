@@ -132,7 +132,7 @@ fn stages(text: &str) -> Result<Vec<LaneStage>> {
         stage.ok_or_else(|| {
             let names = LaneStage::ALL.map(LaneStage::as_str).join(", ");
             let why =
-                format!("{name:?} is no state of a lane: use {names}, or several with commas");
+                format!("{name:?} is not a lane state: use {names}, or several separated by commas");
             Error::Bound { field: "state", why }
         })
     };
@@ -141,7 +141,7 @@ fn stages(text: &str) -> Result<Vec<LaneStage>> {
 
 fn named(text: &str) -> Result<Option<LaneId>> {
     let wrong = |_| {
-        let why = format!("{text:?} is no lane: write it as listings show it, like 1-0-5");
+        let why = format!("{text:?} is not the id of a lane: copy it from a listing, as in 1-0-5");
         Error::Bound { field: "lane", why }
     };
     Some(text).filter(|text| !text.is_empty()).map(str::parse::<LaneId>).transpose().map_err(wrong)

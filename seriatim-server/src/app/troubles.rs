@@ -40,7 +40,7 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
         TroubleKind::SettlesLocked => ": outcomes wait",
         TroubleKind::ClaimsPutAside => ": claims are postponed",
         TroubleKind::WritesLost => " lost writes",
-        TroubleKind::InboxNotDrained => " stands still",
+        TroubleKind::InboxNotDrained => " is stuck",
         _ => "",
     };
     let often = match trouble.times {

@@ -29,7 +29,7 @@ pub(crate) struct Around<'a> {
 /// what.
 const UNTOLD: Duration = Duration::from_secs(5);
 
-const ALSO_HELD: &str = "; also held, as its retries are used up: to resume it ends both";
+const ALSO_HELD: &str = "; also held, because its retries are used up: resuming it ends both";
 
 /// The first reason that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Why {
         let mut others = limits::others(settings, group.as_ref());
         if head.is_none() && lane.key.is_some() && since >= UNTOLD {
             // Its jobs, which are not read here, may be bound to a node or belong to a group.
-            others.push("its key's page says more".to_owned());
+            others.push("the page of its key says more".to_owned());
         }
         Self::Ready { since, others }
     }

@@ -23,10 +23,10 @@ impl Pointer {
             return Err(format!("has {} bytes: at most {BYTES_MAX}", text.len()));
         }
         let Some(rest) = text.strip_prefix('/') else {
-            return Err(format!("{text:?} is not a JSON Pointer: write a place as \"/args/0\""));
+            return Err(format!("{text:?} is not a JSON Pointer: write one such as \"/args/0\""));
         };
         let parts = rest.split('/').map(unescaped).collect::<Option<_>>().ok_or_else(|| {
-            format!("{text:?} has a `~` that is no escape: write ~0 for ~ and ~1 for /")
+            format!("{text:?} has a `~` that is not an escape: write ~0 for ~ and ~1 for /")
         })?;
         Ok(Self { text: text.to_owned(), parts })
     }

@@ -26,7 +26,7 @@ pub(crate) const UNIX_SECONDS_MIN: f64 = 1e9;
 /// Greater ones lie beyond all that a store can keep, and beyond what can be written down: they were milliseconds.
 pub(crate) const UNIX_SECONDS_MAX: f64 = 9e9;
 /// How a time is written.
-pub(crate) const WANTED: &str = "write a time as 2026-01-31T12:00:00Z or as Unix seconds";
+pub(crate) const WANTED: &str = "write a time such as 2026-01-31T12:00:00Z, or Unix seconds";
 
 /// Reads a time: RFC 3339 or Unix seconds.
 pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
@@ -34,7 +34,7 @@ pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
         // 0 is the beginning of all.
         let is_early = seconds < UNIX_SECONDS_MIN && seconds != 0.0;
         return match is_early || seconds.is_nan() {
-            true => Err(format!("{text} as Unix seconds lies long before now: {WANTED}")),
+            true => Err(format!("{text} as Unix seconds is long past: {WANTED}")),
             false if seconds > UNIX_SECONDS_MAX => Err(too_late(seconds)),
             false => Ok(Timestamp::from_secs_f64(seconds)),
         };
@@ -46,7 +46,7 @@ pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
 /// Why so many Unix seconds are no time.
 pub(crate) fn too_late(seconds: f64) -> String {
     format!(
-        "{seconds} as Unix seconds lies beyond the year 2255 (are these milliseconds?): {WANTED}"
+        "{seconds} as Unix seconds is beyond the year 2255 (are these milliseconds?): {WANTED}"
     )
 }
 

@@ -106,7 +106,7 @@ impl Batch {
         // Without routes: a person has decided.
         if !self.routes.is_empty() && self.routes != mark {
             return Err(Fault::Foreign(format!(
-                "{} in flight, taken by other routes: start a node with the earlier routes, or push them by the present ones with `seriatim bridge decide … --again`. Change routes only while nothing is in flight (pause the bridge first)",
+                "{} in flight, taken by other routes: start a node with the earlier routes, or push them with the present ones: `seriatim bridge decide … --again`. Change routes only while nothing is in flight (pause the bridge first)",
                 count(self.len() as u64, "job")
             )));
         }

@@ -25,13 +25,13 @@ const QUEUES_MAX: usize = 20;
 const PRIVATE: [&str; 2] = ["queue:sq|*", "working:queue:*"];
 /// Fields that only Sidekiq's own code acts on, and what that means here.
 const FIELDS: [(&str, &str); 7] = [
-    ("bid", "belong to a batch: only a Ruby worker with Sidekiq Pro goes on with it"),
+    ("bid", "belong to a batch: only a Ruby worker with Sidekiq Pro counts them"),
     ("lock_digest", "hold a lock of sidekiq-unique-jobs: only a Ruby worker releases it"),
     ("unique_for", "hold a lock of Sidekiq Enterprise: only a Ruby worker releases it"),
     ("encrypt", "have an encrypted last argument: only a Ruby worker reads it"),
     ("retry_queue", "are retried in another queue: only there in Sidekiq"),
     ("expires_in", "expire: only a Ruby worker knows when"),
-    ("retry_for", "are retried for a time, however often: only a Ruby worker knows how long"),
+    ("retry_for", "are retried for a limited time: only a Ruby worker knows how long"),
 ];
 
 /// What is read of a bridge's Redis.
@@ -212,7 +212,7 @@ impl Look<'_> {
         let cron: u64 =
             self.link.ask(redis::cmd("SCARD").arg(self.keys.theirs("cron_jobs"))).await?;
         if cron > 0 {
-            notes.push(format!("{} of sidekiq-cron tick in Sidekiq's processes: write [[cron]] for when the last one ends", count(cron, "entry").replace("entrys", "entries")));
+            notes.push(format!("{} of sidekiq-cron tick in Sidekiq's processes: replace them by [[cron]] when the last process ends", count(cron, "entry").replace("entrys", "entries")));
         }
         for key in self.private().await? {
             notes.push(format!("{key} has jobs of another fetcher, which are left to it"));

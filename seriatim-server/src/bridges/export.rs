@@ -158,7 +158,7 @@ impl Export<'_> {
             course.comes_later = true;
         }
         Err(conflict(format!(
-            "jobs still come to queue {}: stop what pushes to it, and repeat this when Sidekiq has taken what went back: what is left would go before it",
+            "jobs are still pushed to queue {}: stop what pushes to it, and repeat this when Sidekiq has taken the jobs that went back; otherwise the rest would go in front of them",
             self.queue
         )))
     }
@@ -321,7 +321,7 @@ impl Export<'_> {
         match ended.iter().filter(|one| **one == Cancelled::Flagged).count() as u64 {
             0 => Ok(()),
             running => Err(conflict(format!(
-                "{} given back began to run here meanwhile, and may run twice: was the queue resumed?",
+                "{} given back started here meanwhile and may run twice: was the queue resumed?",
                 count(running, "job")
             ))),
         }

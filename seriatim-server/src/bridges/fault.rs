@@ -25,7 +25,7 @@ impl Fault {
             )
         } else if said.contains("OOM") {
             format!(
-                "; it is at `maxmemory`, and to take jobs safely from {keys} costs memory before it frees any: make room, or raise the limit"
+                "; it is at `maxmemory`, and moving jobs safely from {keys} needs some memory before it frees any: make room, or raise the limit"
             )
         } else {
             String::new()

@@ -35,13 +35,13 @@ impl Form {
         let wrong = |what: &str| {
             let bridge = &bridge.name;
             SetupError::invalid(format!(
-                "bridge {bridge:?}: variable {name} {what}: it is the key of signatures, as `openssl rand -base64 32` prints it; give Ruby workers the same"
+                "bridge {bridge:?}: variable {name} {what}: it must hold the signing key, as `openssl rand -base64 32` prints one; give Ruby workers the same key"
             ))
         };
         match key.trim() {
             "" => Err(wrong("is not set, or is not text")),
             short if short.len() < KEY_BYTES_MIN => {
-                Err(wrong(&format!("has {} bytes, of {KEY_BYTES_MIN} at least", short.len())))
+                Err(wrong(&format!("has {} bytes: at least {KEY_BYTES_MIN}", short.len())))
             }
             key => Self::signed(key.as_bytes()).map(Some).map_err(|error| wrong(&error)),
         }

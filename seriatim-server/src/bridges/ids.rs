@@ -71,7 +71,7 @@ pub(super) async fn take(
         "busy" => Err(Fault::Held(busy(&number.to_string(), &about))),
         "shards" => Err(Fault::Held(misplaced(&about, shards))),
         "left" => Err(Fault::Held(format!(
-            "id {about:?} is also with a server of Lowkiq, or was left by one (keys processing:… of shard {number}): stop it by TERM, after a death start it once more before, so that it puts back what it had; what is there even then, delete"
+            "id {about:?} is also held by a Lowkiq server, or was left behind by one (keys processing:… of shard {number}): stop the server with TERM; if it died, start it once more first, so that it puts its ids back; delete what is left there after that"
         ))),
         "whole" => Err(Fault::Held(not_whole(&about, number))),
         _ => Ok((word, number)),
@@ -100,7 +100,7 @@ pub(super) async fn in_flight(
         tracing::warn!(
             bridge,
             queue,
-            "a server of Lowkiq started and took back {ids} of the ids in flight: those that are already here run twice"
+            "a Lowkiq server started and took back {ids} of the ids in flight: those that are already here run twice"
         );
     }
     Ok(fields)
@@ -124,11 +124,11 @@ fn busy(shard: &str, owner: &str) -> String {
     let bridge = owner.split_once(MARK).and_then(|(_, batch)| batch.rsplit_once(' '));
     if let Some((bridge, _)) = bridge {
         return format!(
-            "ids of shard {shard} are in flight in bridge {bridge:?}: let it push them; if it no longer exists, start a server of Lowkiq once, which puts them back, and stop it with TERM"
+            "ids of shard {shard} are in flight in bridge {bridge:?}: let it push them; if it no longer exists, start a Lowkiq server once, which puts them back, and stop it with TERM"
         );
     }
     format!(
-        "ids of shard {shard} are with a server of Lowkiq, which works on this queue or died: a bridge and Lowkiq never share a queue. Stop it with TERM; if it died, start it once more first, so that it puts back its ids"
+        "ids of shard {shard} are held by a Lowkiq server, which works on this queue or died: a bridge and Lowkiq never share a queue. Stop it with TERM; if it died, start it once more first, so that it puts its ids back"
     )
 }
 
@@ -136,10 +136,10 @@ fn busy(shard: &str, owner: &str) -> String {
 pub(super) fn not_whole(id: &str, payloads: u64) -> String {
     match payloads {
         0 => format!(
-            "id {id:?} has no payload, so that Lowkiq itself would end with an error: remove it from the sets of this queue"
+            "id {id:?} has no payload, so Lowkiq itself would fail on it: remove it from the sets of this queue"
         ),
         _ => format!(
-            "id {id:?} has {}, of {ID_PAYLOADS_MAX} and {ID_BYTES_MAX} bytes at most: let Lowkiq work on it first",
+            "id {id:?} has {}, and may have {ID_PAYLOADS_MAX} and {ID_BYTES_MAX} bytes: let Lowkiq work on it first",
             count(payloads, "payload")
         ),
     }
@@ -147,6 +147,6 @@ pub(super) fn not_whole(id: &str, payloads: u64) -> String {
 
 pub(super) fn misplaced(id: &str, shards: u32) -> String {
     format!(
-        "id {id:?} is not in the shard where it is with `shards_count` {shards}: write that of the module"
+        "id {id:?} is not in its shard by `shards_count` {shards}: write that of the module"
     )
 }

@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         let text = ascii(self.chunk()?)?;
         let number: Option<f64> = text.parse().ok().filter(|number: &f64| number.is_finite());
         let number =
-            number.ok_or_else(|| format!("has {}, which is no number of JSON", shown(text)))?;
+            number.ok_or_else(|| format!("has {}, which is not a JSON number", shown(text)))?;
         self.json.push_str(&serde_json::Value::from(number).to_string());
         self.end(&begun);
         Ok(())
@@ -218,16 +218,16 @@ impl<'a> Reader<'a> {
             (1, "E") => match self.byte()? {
                 b'T' => Ok(true),
                 b'F' => Ok(false),
-                _ => Err("has a text of an unknown encoding".to_owned()),
+                _ => Err("has a string in an unknown encoding".to_owned()),
             },
             (1, "encoding") => {
                 let name = match self.byte()? {
                     b'"' => shown(&String::from_utf8_lossy(self.chunk()?)),
                     _ => "another encoding".to_owned(),
                 };
-                Err(format!("has a text in {name}: only UTF-8 is read"))
+                Err(format!("has a string in {name}: only UTF-8 is read"))
             }
-            _ => Err("has a text with instance variables".to_owned()),
+            _ => Err("has a string with instance variables".to_owned()),
         }
     }
 
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
             }
             b';' => self.known_symbol(),
             b'I' if self.byte()? == b':' => self.encoded_symbol(),
-            _ => Err("has a name that is no symbol".to_owned()),
+            _ => Err("has a name that is not a symbol".to_owned()),
         }
     }
 
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err("has a map with a key that is no text, symbol or whole number".to_owned());
+            return Err("has a map with a key that is not a string, symbol or whole number".to_owned());
         }
         self.json.insert(from, '"');
         self.json.push('"');
@@ -324,7 +324,7 @@ impl<'a> Reader<'a> {
         match self.rest.first() {
             // No object, which a link may name later.
             Some(b'0' | b'T' | b'F' | b'i') => self.value()?,
-            _ => return Err("has a map with a default value that is no plain number".to_owned()),
+            _ => return Err("has a map with a default value that is not a plain number".to_owned()),
         }
         self.json.truncate(until);
         Ok(())
@@ -362,13 +362,13 @@ impl<'a> Reader<'a> {
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(bytes).map_err(|_| "has a text that is not UTF-8".to_owned())
+    std::str::from_utf8(bytes).map_err(|_| "has a string that is not UTF-8".to_owned())
 }
 
 /// A text without an encoding, as Ruby's binary ones.
 fn ascii(bytes: &[u8]) -> Result<&str, String> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii());
-    text.ok_or_else(|| "has a binary text, which JSON cannot hold".to_owned())
+    text.ok_or_else(|| "has a binary string, which JSON cannot hold".to_owned())
 }
 
 fn shown(text: &str) -> String {

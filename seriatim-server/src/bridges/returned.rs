@@ -109,7 +109,7 @@ fn fields(job: &JobView) -> Result<BTreeMap<String, Box<RawValue>>, String> {
         return serde_json::from_slice(payload).map_err(|error| error.to_string());
     }
     let args: Box<RawValue> = serde_json::from_slice(payload)
-        .map_err(|_| "its payload is not JSON, nor is it stored in plain".to_owned())?;
+        .map_err(|_| "its payload is not JSON, or is compressed or encrypted".to_owned())?;
     let (Some(class), true) = (&job.task, args.get().starts_with('[')) else {
         return Err(
             "its payload is neither a job of Sidekiq nor, with a task, a list of arguments"

@@ -196,7 +196,7 @@ fn key(route: &RouteConfig, element: &Element<'_>) -> Result<Option<String>, Ref
         };
     };
     let key = key_text(value.get()).ok_or_else(|| {
-        Reason::Key.because(format!("at {pointer} is no text, whole number or GlobalID"))
+        Reason::Key.because(format!("at {pointer} is not a string, whole number or GlobalID"))
     })?;
     checked_key(&format!("at {pointer}"), key).map(Some)
 }
@@ -232,7 +232,7 @@ fn score(route: &RouteConfig, element: &Element<'_>) -> Result<Option<f64>, Refu
     let missing = || Reason::Score.because(format!("has nothing at {pointer}"));
     let text = at(pointer, element).ok_or_else(missing)?.get();
     let score: f64 = serde_json::from_str(text)
-        .map_err(|_| Reason::Score.because(format!("at {pointer} is no number")))?;
+        .map_err(|_| Reason::Score.because(format!("at {pointer} is not a number")))?;
     let is_whole = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
     if is_whole && score.abs() > EXACT_MAX {
         let why = format!(

@@ -42,7 +42,7 @@ pub(super) async fn moves(
             Some("a chunk is in flight: a node with this bridge must push it first")
         }
         BridgeState::Moving if !is_unattended(&known, now) => Some(
-            "its node has not heard of the pause yet, or ended without a word: repeat this in a minute",
+            "its node has not seen the pause yet, or died: repeat this in a minute",
         ),
         _ => None,
     })

@@ -151,7 +151,7 @@ impl BridgeArgs {
                     decided.map_err(Failure::failed)?.ok_or_else(|| {
                         let what =
                             if decision == Decision::Drop { "in doubt" } else { "in flight" };
-                        Failure::conflict(format!("nothing of {source:?} is {what}"))
+                        Failure::conflict(format!("no job of {source:?} is {what}"))
                     })
                 };
                 let jobs = self.common.store.using(decided).await?;
@@ -274,7 +274,7 @@ fn show(report: &Report) {
     report.sources.iter().for_each(show_source);
     report.notes.iter().for_each(say);
     match report.consumers.as_deref() {
-        None => say("whether a server of Lowkiq is alive cannot be seen: stop it first"),
+        None => say("cannot tell whether a Lowkiq server is running: stop it first"),
         Some([]) => say("no Sidekiq process is alive"),
         Some(living) => say(format!(
             "{} of Sidekiq alive: {}",
@@ -297,7 +297,7 @@ fn show_source(source: &SourceReport) {
     for (number, what) in [
         (source.in_flight, "in flight"),
         (source.rejected, "refused earlier"),
-        (source.malformed, "that are no jobs"),
+        (source.malformed, "malformed"),
     ] {
         if number > 0 {
             told += &format!(", {number} {what}");

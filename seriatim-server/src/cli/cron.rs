@@ -67,7 +67,7 @@ impl CronArgs {
         let own: Vec<_> = own.into_iter().filter(|entry| !is_known(entry.name())).collect();
         all.extend(cron::of_configuration(&own, now));
         let told = table(&all, now)
-            .or("no node has a cron entry, nor has the configuration: [[cron]]")
+            .or("no cron entries on any node or in the configuration: add [[cron]]")
             .to_string();
         tell(self.common.json, &CronEntries { cron: all }, told);
         Ok(())

@@ -169,7 +169,7 @@ impl Told {
             ..deeds::Deed::default()
         };
         if let Err(error) = deeds::keep(store, &deed).await {
-            hint(format!("the store's audit log has no line of this: {error}"));
+            hint(format!("the store's audit log has no entry for this: {error}"));
         }
     }
 }
@@ -231,7 +231,7 @@ impl Book {
         let writes = told.clone();
         let written = tokio::task::spawn_blocking(move || self.write(&writes)).await;
         if let Ok(Err(failure)) = written {
-            tracing::error!("a deed of an SQL session is not in the audit log: {failure}");
+            tracing::error!("an action of an SQL session is not in the audit log: {failure}");
         }
         told.keep(&*store, if is_refused { 409 } else { 200 }).await;
     }

@@ -87,7 +87,7 @@ pub(crate) fn check(program: &Command, matches: &ArgMatches) -> Result<(), clap:
     });
     let Some(option) = said.find_map(|option| option.get_long()) else { return Ok(()) };
     let message = format!(
-        "--{option} stands before `{verb}`, where it would be an option of `{noun} list`: options of `{verb}` follow it"
+        "--{option} comes before `{verb}`, where it is an option of `{noun} list`: put options of `{verb}` after it"
     );
     let mut command = command.clone().bin_name(format!("seriatim {noun}"));
     Err(command.error(ErrorKind::ArgumentConflict, message))
@@ -205,7 +205,7 @@ mod tests {
         {
             let error = checked(line).unwrap_err().to_string();
             let verb = line.split(' ').nth_back(1).unwrap();
-            assert!(error.contains(&format!("options of `{verb}` follow it")), "{line}: {error}");
+            assert!(error.contains(&format!("put options of `{verb}` after it")), "{line}: {error}");
             assert!(error.contains("Usage: seriatim "), "{error}");
         }
         for line in

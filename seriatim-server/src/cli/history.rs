@@ -34,7 +34,7 @@ impl History {
         }
         let read = async |store: seriatim::SharedStore| self.read(&*store).await;
         let figures = self.common.store.using(read).await?;
-        let none = "no figures: `seriatim serve` writes them each minute, while there is work";
+        let none = "no metrics: `seriatim serve` writes them each minute, while there is work";
         tell(self.common.json, &figures, table(&figures).or(none));
         Ok(())
     }
@@ -46,7 +46,7 @@ impl History {
             Ok(history::tasks(&*store, queue, self.span, now).await?)
         };
         let found = self.common.store.using(read).await?;
-        let none = "no figures: `seriatim serve` writes them each minute";
+        let none = "no metrics: `seriatim serve` writes them each minute";
         tell(self.common.json, &found, table_of_tasks(&times(&found)).or(none));
         Ok(())
     }

@@ -79,7 +79,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Deletes a waiting or dead job; nothing of it is kept
+    /// Permanently deletes a waiting or dead job
     Delete {
         /// The job
         id: JobId,
@@ -167,7 +167,7 @@ impl Jobs {
 pub(super) fn hint_more(page: &Page<JobView>) {
     let Some(next) = &page.next else { return };
     let what =
-        if page.cut { "looked at as many jobs as --scan-max allows; further" } else { "more" };
+        if page.cut { "read as many jobs as --scan-max allows; further" } else { "more" };
     hint(format!("{what}: --after {next}"));
 }
 

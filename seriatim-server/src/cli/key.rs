@@ -64,7 +64,7 @@ impl Key {
         }
         if found.left_out > 0 {
             hint(format!(
-                "{} queues were not asked: `seriatim lanes show QUEUE KEY`",
+                "{} queues were not searched: `seriatim lanes show QUEUE KEY`",
                 found.left_out
             ));
         }

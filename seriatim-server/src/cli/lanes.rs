@@ -180,7 +180,7 @@ impl Lanes {
             return Ok(());
         }
         let none = match page.cut {
-            true => format!("none among the {} lanes looked at", self.filters.scan_max),
+            true => format!("none among the {} lanes that were read", self.filters.scan_max),
             false => format!("no lane of {} matches", self.queue),
         };
         say(table(&page.rows, store.now().await?).or(none));

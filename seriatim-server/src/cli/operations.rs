@@ -176,7 +176,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<()> {
         .text("progress", Operation::progress)
         .text("who", |one| &one.who)
         .text("of", |one| one.what.in_words())
-        .or("no operations: `seriatim operations start` begins one");
+        .or("no operations: `seriatim operations start` starts one");
     tell(json, &serde_json::json!({ "operations": all }), table);
     Ok(())
 }
@@ -189,7 +189,7 @@ fn told(operation: &Operation, json: bool) {
         .add("of", operation.what.in_words())
         .add("progress", operation.progress())
         .add("who", &operation.who)
-        .add("begun", &operation.created_at)
+        .add("started", &operation.created_at)
         .maybe("ended", operation.ended_at.as_ref())
         .maybe("stopped by", operation.stopped_by.as_ref())
         .maybe("error", operation.error.as_ref());
@@ -259,7 +259,7 @@ pub(super) async fn carry_out(
         }
         (State::Stopped, _) => Err(Failure::failed(stopped)),
         _ => Err(Failure::conflict(format!(
-            "another process goes on with it: `seriatim operations show {id}`"
+            "another process continues it: `seriatim operations show {id}`"
         ))),
     }
 }
@@ -286,7 +286,7 @@ fn stop_at_interrupt(
         };
         let leave = async {
             if interrupts.recv().await.is_some() {
-                hint(format!("{id} has not ended: a server of the store goes on with it"));
+                hint(format!("{id} has not ended: a server of this store continues it"));
                 std::process::exit(Failure::INTERRUPTED.into());
             }
         };

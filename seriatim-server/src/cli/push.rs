@@ -215,7 +215,7 @@ impl Push {
             JobState::Queued | JobState::Running => {
                 let (state, wait) = (state_name(state), seriatim::duration::format(wait));
                 Err(Failure::conflict(format!(
-                    "job {id} is {state} after {wait}{why}; it goes on: `seriatim jobs show {id}`"
+                    "job {id} is {state} after {wait}{why}; it continues: `seriatim jobs show {id}`"
                 )))
             }
             JobState::Dead | JobState::Canceled => {
@@ -306,7 +306,7 @@ fn unreadable(error: seriatim::Error, text: &str, place: Option<usize>) -> Failu
     let told = error.to_string();
     let told = told.strip_prefix("payload: ").unwrap_or(&told);
     let example = match text.trim_start().starts_with(['{', '[']) {
-        true => "all names and texts need double quotes, as in '{\"status\":\"paid\"}'",
+        true => "all names and strings need double quotes, as in '{\"status\":\"paid\"}'",
         false => "write a string as '\"text\"'",
     };
     let told = format!("payload{place}: {told}; {example}");

@@ -30,7 +30,7 @@ pub(crate) struct Queues {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows one queue: figures, settings, nodes
+    /// Shows one queue: metrics, settings, nodes
     Show {
         /// The queue
         queue: String,

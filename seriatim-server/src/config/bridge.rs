@@ -137,7 +137,7 @@ impl RouteConfig {
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
             Some((key, _)) => Err(format!(
-                "`{key}` is not for kind = \"lowkiq\": there the id is the key, and payload and score are its own; write `from`, `queue`, `priority`"
+                "`{key}` is not for kind = \"lowkiq\": the key is the id, and payloads and scores stay; write `from`, `queue`, `priority`"
             )),
             None => Ok(()),
         }
@@ -188,7 +188,7 @@ impl BridgeConfig {
             return of_lowkiq.refuse("sidekiq");
         }
         if self.sets.is_some() {
-            return Err("`sets` is for kind = \"sidekiq\": ids of Lowkiq move with the time at which they are due".to_owned());
+            return Err("`sets` is for kind = \"sidekiq\": ids of Lowkiq keep their due times".to_owned());
         }
         of_lowkiq.check(&self.queues, secrets)
     }
@@ -239,7 +239,7 @@ impl BridgeConfig {
                 return Err(format!("`queues`: {queue:?} is not the name of a queue"));
             }
             if self.queues[..i].contains(queue) {
-                return Err(format!("`queues`: {queue:?} is there twice"));
+                return Err(format!("`queues`: {queue:?} is given twice"));
             }
         }
         self.check_kind(tokens)?;

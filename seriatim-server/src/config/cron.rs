@@ -58,7 +58,7 @@ fn plain(value: Value) -> Result<Value, Error> {
     Ok(match value {
         Value::Datetime(date) => Value::String(date.to_string()),
         Value::Float(number) if !number.is_finite() => {
-            let what = format!("{number} is no number of JSON: write another, or a text");
+            let what = format!("{number} is not a JSON number: write another, or a string");
             return Err(Error::invalid("payload", what));
         }
         Value::Array(all) => Value::Array(all.into_iter().map(plain).collect::<Result<_, _>>()?),
@@ -89,7 +89,7 @@ mod tests {
                 "name = \"a\"\nschedule = \"@daily\"\nqueue = \"q\"\npayload = {{ rates = [1.5, {wrong}] }}"
             );
             let error = toml::from_str::<CronConfig>(&entry).unwrap().entry().unwrap_err();
-            assert!(error.to_string().contains("is no number of JSON"), "{error}");
+            assert!(error.to_string().contains("is not a JSON number"), "{error}");
         }
     }
 }

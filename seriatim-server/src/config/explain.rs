@@ -7,7 +7,7 @@ use crate::base::setup_error::SetupError;
 /// What has entries of several keys each.
 const LISTS_OF_TABLES: [&str; 5] = ["workers", "cron", "periodic", "bridges", "http.tokens"];
 /// What a duration looks like.
-pub(super) const LENGTH: &str = "a length";
+pub(super) const LENGTH: &str = "a duration";
 
 /// The error of reading the value at `path` (empty: the document itself), with a suggestion when a
 /// word is almost right.
@@ -37,14 +37,14 @@ fn single_table(path: &str, message: &str) -> Option<String> {
     let is_single = mismatch(message)
         .is_some_and(|(given, wanted)| given == "map" && wanted.trim_end() == "a sequence");
     (is_single && LISTS_OF_TABLES.contains(&path))
-        .then(|| format!("a single table is given; write [[{path}]] above each of the entries"))
+        .then(|| format!("found a single table; write [[{path}]] above each of the entries"))
 }
 
 /// The message of the reader, without the text that stands in the file: it may be a secret that was written in a wrong
 /// place, as the URL of a store with its password.
 fn without_value(message: &str) -> String {
     if let Some((_, wanted)) = mismatch(message).filter(|(given, _)| given.starts_with("string ")) {
-        return format!("a text is given; write {}", wanted_in_words(wanted));
+        return format!("found a string; write {}", wanted_in_words(wanted));
     }
     if message.starts_with("unknown variant") {
         let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -55,7 +55,7 @@ fn without_value(message: &str) -> String {
     let told = in_words(message);
     // As in `"soon" is not a duration: …` and `write 500/s, not "many"`.
     if let Some((_, rest)) = told.strip_prefix('"').and_then(|rest| rest.split_once("\" is not ")) {
-        return format!("this text is not {rest}");
+        return format!("this value is not {rest}");
     }
     told.split_once(", not \"").map_or(told.clone(), |(wanted, _)| wanted.to_owned())
 }
@@ -63,12 +63,12 @@ fn without_value(message: &str) -> String {
 /// The message of the reader, without Rust types.
 pub(crate) fn in_words(message: &str) -> String {
     if let Some((given, wanted)) = mismatch(message) {
-        return format!("{} is given; write {}", given_in_words(given), wanted_in_words(wanted));
+        return format!("found {}; write {}", given_in_words(given), wanted_in_words(wanted));
     }
     // A word without quotes may begin like `true` or `false`.
     if ["string values must be quoted", "invalid boolean"].iter().any(|it| message.starts_with(it))
     {
-        return "write true or false, or a text in quotes, as in \"orders\"".to_owned();
+        return "write true or false, or a string in quotes, as in \"orders\"".to_owned();
     }
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((unknown, known)) = names.split_first() else { return message.to_owned() };
@@ -108,7 +108,7 @@ fn mismatch(message: &str) -> Option<(&str, &str)> {
 
 fn given_in_words(given: &str) -> String {
     match given.split_once(' ') {
-        Some(("string", text)) => format!("the text {text}"),
+        Some(("string", text)) => format!("the string {text}"),
         Some(("integer", number)) => format!("the number {}", number.trim_matches('`')),
         Some(("floating", number)) => {
             format!("the number {}", number.trim_start_matches("point ").trim_matches('`'))
@@ -122,14 +122,14 @@ fn given_in_words(given: &str) -> String {
 
 fn wanted_in_words(wanted: &str) -> String {
     match wanted.trim_end() {
-        LENGTH => "a length in quotes: \"250ms\", \"10s\", \"5m\", \"1h\" or \"3d\"".to_owned(),
-        "u64" | "usize" | "u32" => "a whole number from 0 on, as in 10".to_owned(),
+        LENGTH => "a duration in quotes: \"250ms\", \"10s\", \"5m\", \"1h\" or \"3d\"".to_owned(),
+        "u64" | "usize" | "u32" => "a whole number, 0 or more, as in 10".to_owned(),
         "u8" => format!("a whole number from 0 to {}, as in 10", u8::MAX),
         "u16" => format!("a whole number from 0 to {}, as in 10", u16::MAX),
         "i32" | "i64" => "a whole number, as in 10".to_owned(),
         "f32" | "f64" => "a number, as in 1.5".to_owned(),
         "a boolean" => "true or false, without quotes".to_owned(),
-        "a string" => "a text in quotes, as in \"orders\"".to_owned(),
+        "a string" => "a string in quotes, as in \"orders\"".to_owned(),
         "a sequence" => "a list, as in [\"a\", \"b\"]".to_owned(),
         "a map" => "a table, as in { name = \"value\" }".to_owned(),
         // Only the parts of the configuration are structures.

@@ -97,7 +97,7 @@ impl Written<'_> {
                 }
                 Ok(())
             }
-            (PayloadForm::Marshal, _) => Err("`mac_key_env` names the variable that has the key of signatures, as in mac_key_env = \"LOWKIQ_MAC_KEY\": Ruby workers read no payload without one; or write payloads = \"plain\"".to_owned()),
+            (PayloadForm::Marshal, _) => Err("`mac_key_env` names the variable with the signing key, as in mac_key_env = \"LOWKIQ_MAC_KEY\": Ruby workers read no payload without one; or write payloads = \"plain\"".to_owned()),
         }
     }
 }
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for Reader {
     type Value = ShardsCount;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number as 5, or a table as { \"Shop::Sync\" = 24 }")
+        f.write_str("a whole number such as 5, or a table such as { \"Shop::Sync\" = 24 }")
     }
 
     fn visit_i64<E: Error>(self, count: i64) -> Result<ShardsCount, E> {

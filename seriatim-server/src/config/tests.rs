@@ -56,7 +56,7 @@ fn a_window_is_read_and_what_it_cannot_mean_is_refused() {
     let error = read(&text("accumulate", r#"window = { quiet = "5s" }"#), &[]).unwrap_err();
     assert!(error.contains("max_wait"), "{error}");
     for (mode, rest, field) in [
-        ("fifo", whole, "window: means something in mode accumulate only"),
+        ("fifo", whole, "window: applies only in mode accumulate"),
         ("accumulate", r#"window = { quiet = "5s", max_wait = "1s" }"#, "window: quiet must be"),
         ("accumulate", &format!("due = \"earliest\"\n{whole}"), "due: cannot be set with a window"),
     ] {
@@ -95,7 +95,7 @@ fn limits_and_groups_are_read_and_what_they_cannot_mean_is_refused() {
         ("limit = { runing = 1 }", "did you mean `running`?"),
         ("groups = { named = { acme = { wieght = 1 } } }", "did you mean `weight`?"),
         ("limit = { rate = \"5 per second\" }", "`500/s`"),
-        ("limit = { rate = 5 }", "the number 5 is given; write a rate in quotes: "),
+        ("limit = { rate = 5 }", "found the number 5; write a rate in quotes: "),
         ("groups = true", "groups"),
     ] {
         let error = read(rest, &[]).unwrap_err();
@@ -178,33 +178,33 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
     let cases = [
         (
             "[node]\nconcurrency = \"ten\"",
-            "node.concurrency: a text is given; write a whole number from 0 on, as in 10",
+            "node.concurrency: found a string; write a whole number, 0 or more, as in 10",
         ),
-        ("[node]\nconcurrency = -1", "node.concurrency: the number -1 is given"),
+        ("[node]\nconcurrency = -1", "node.concurrency: found the number -1"),
         (
             "[node]\nlease = 60",
-            "node.lease: the number 60 is given; write a length in quotes: \"250ms\", \"10s\"",
+            "node.lease: found the number 60; write a duration in quotes: \"250ms\", \"10s\"",
         ),
         (
             "[queues.q]\nbackoff = { kind = \"constant\", base = 2 }",
-            "the number 2 is given; write a length in quotes: \"250ms\", \"10s\"",
+            "found the number 2; write a duration in quotes: \"250ms\", \"10s\"",
         ),
         ("[queues.q]\nmode = fifo", "in quotes"),
-        ("[node]\nid = 7", "node.id: the number 7 is given; write a text in quotes"),
-        ("[node]\nconsumer_groups = \"a\"", "node.consumer_groups: a text is given; write a list"),
-        ("[queues.a]\nmax_retries = 1.5", "queues.a.max_retries: the number 1.5 is given"),
+        ("[node]\nid = 7", "node.id: found the number 7; write a string in quotes"),
+        ("[node]\nconsumer_groups = \"a\"", "node.consumer_groups: found a string; write a list"),
+        ("[queues.a]\nmax_retries = 1.5", "queues.a.max_retries: found the number 1.5"),
         (
             "[queues.a]\nshards = 70000",
-            "queues.a.shards: the number 70000 is given; write a whole number from 0 to 65535",
+            "queues.a.shards: found the number 70000; write a whole number from 0 to 65535",
         ),
         (
             "[queues.a]\nbackoff = \"linear\"",
-            "queues.a.backoff: a text is given; write a table, as in { kind = \"linear\", base = \"30s\" }",
+            "queues.a.backoff: found a string; write a table, as in { kind = \"linear\", base = \"30s\" }",
         ),
-        ("[queues]\na = \"fifo\"", "queues.a: a text is given; write a table"),
+        ("[queues]\na = \"fifo\"", "queues.a: found a string; write a table"),
         (
             "[[workers]]\nqueue = \"a\"\npayload_args = \"no\"",
-            "workers[0].payload_args: a text is given; write true or false",
+            "workers[0].payload_args: found a string; write true or false",
         ),
         ("[[cron]]\nname = \"a\"\nschedule = \"@daily\"", "cron[0]: `queue` is missing"),
         ("[node]\nlease = \"soon\"", "node.lease: "),
@@ -216,7 +216,7 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
     }
     let error = read("", &[("SERIATIM_NODE__CONCURRENCY", "ten")]).unwrap_err();
     assert!(
-        error.contains("variable SERIATIM_NODE__CONCURRENCY: node.concurrency: a text"),
+        error.contains("variable SERIATIM_NODE__CONCURRENCY: node.concurrency: found a string"),
         "{error}"
     );
 }
@@ -284,7 +284,7 @@ fn d11_queues_of_any_name_come_from_one_variable_beside_those_of_the_file() {
     assert_eq!(names, ["etl.default", "mails", "orders"]);
     assert_eq!((declared[0].mode, declared[2].max_retries), (Mode::Exclusive, 3));
     let told = read("", &[("SERIATIM_QUEUES", "etl")]).unwrap_err();
-    assert!(told.contains("variable SERIATIM_QUEUES: queues: a text is given"), "{told}");
+    assert!(told.contains("variable SERIATIM_QUEUES: queues: found a string"), "{told}");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_bucket_has_an_address_a_region_and_keys_that_are_elsewhere() {
         ("us-east-1", "", "films: `region`: write that of the bucket"),
         ("{ env = \"KEY\" }", "{ env = \"my/password\" }", "films: `access_key` needs the name of"),
         ("{ file = \"secret\" }", "{}", "films: `secret_key` needs the name of"),
-        ("{ file = \"secret\" }", "\"my-password\"", "secret_key: a text is given; write { env"),
+        ("{ file = \"secret\" }", "\"my-password\"", "secret_key: found a string; write { env"),
         ("region", "regio", "unknown key `regio` (did you mean `region`?)"),
         ("region = \"us-east-1\", ", "", "`region` is missing"),
     ] {
@@ -401,7 +401,7 @@ fn a_bucket_has_an_address_a_region_and_keys_that_are_elsewhere() {
         assert!(said.contains(message) && !said.contains("password"), "{instead}: {said}");
     }
     let said = refused("5", "");
-    assert!(said.contains("the number 5 is given; write ") && said.contains("or for a bucket"));
+    assert!(said.contains("found the number 5; write ") && said.contains("or for a bucket"));
     let said = refused(&table(right), "env_pass = [\"KEY\"]");
     assert!(
         said.contains("`env_pass` names KEY, a token") && said.contains("of a bucket"),

@@ -16,7 +16,7 @@ impl<'de> Deserialize<'de> for Zone {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
         let wrong =
-            || format!("{name:?} is not a time zone: write UTC, or a name as Europe/Berlin");
+            || format!("{name:?} is not a time zone: write UTC, or a name such as Europe/Berlin");
         TimeZone::get(&name).map(Self).map_err(|_| de::Error::custom(wrong()))
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct Beat {
 
 /// Reads a line, without its end.
 pub(super) fn read(line: &[u8]) -> Result<Command<'_>, String> {
-    let text = std::str::from_utf8(line).map_err(|_| "a command is UTF-8 text".to_owned())?;
+    let text = std::str::from_utf8(line).map_err(|_| "a command must be UTF-8".to_owned())?;
     let text = text.trim();
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim();
@@ -80,7 +80,7 @@ pub(super) fn read(line: &[u8]) -> Result<Command<'_>, String> {
         "TRACK" => match rest.split_once(' ') {
             Some(("GET", jid)) => Command::Track(jid.trim()),
             Some(("SET", text)) => Command::Progress(json::<Progress>(word, text)?.checked()?),
-            _ => return Err("TRACK: write GET and a jid, or SET and how far it is".to_owned()),
+            _ => return Err("TRACK: write GET and a jid, or SET and the progress".to_owned()),
         },
         "MUTATE" => Command::Mutate(json::<Mutation>(word, rest)?.checked()?),
         "FLUSH" | "BATCH" => return Err(format!("{word} is not supported")),

@@ -70,7 +70,7 @@ impl Greeting {
 impl Hello {
     /// Reads the line, without its end.
     pub(super) fn read(line: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(line).map_err(|_| "a greeting is UTF-8 text".to_owned())?;
+        let text = std::str::from_utf8(line).map_err(|_| "a greeting must be UTF-8".to_owned())?;
         let text = text.trim().strip_prefix("HELLO ").ok_or("write HELLO first")?;
         serde_json::from_str(text).map_err(|error| format!("HELLO: {error}"))
     }

@@ -86,9 +86,9 @@ impl Mutation {
             (Deed::Clear, _) if jobtype.is_some() || named.is_some() => {
                 no("clear has no filter: write discard")
             }
-            (Deed::Kill, Target::Dead) => no("what is dead is dead: write requeue or discard"),
+            (Deed::Kill, Target::Dead) => no("dead jobs cannot be killed: write requeue or discard"),
             (Deed::Kill, Target::Scheduled) => {
-                no("only what has failed goes to the morgue: write discard")
+                no("only jobs that failed can be killed: write discard")
             }
             _ => Ok(self),
         }
@@ -127,7 +127,7 @@ impl Mutation {
         for (begun, wish) in wishes.into_iter().enumerate() {
             let told = |why: String| match begun {
                 0 => why,
-                _ => format!("{why} ({begun} of {all} operations have begun)"),
+                _ => format!("{why} ({begun} of {all} operations have started)"),
             };
             office.begin(wish).await.map_err(told)?;
         }

@@ -408,7 +408,7 @@ pub(super) async fn nothing_here(app: Shared, request: Request) -> Response {
 pub(super) async fn not_so(app: Shared, request: Request) -> Response {
     let detail = format!("{} is not allowed here; see the header Allow", request.method());
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-    refused(&app, request, problem.on_pages("This address is no page.")).await
+    refused(&app, request, problem.on_pages("This address is not a page.")).await
 }
 
 /// As a page for a browser, where there are pages.

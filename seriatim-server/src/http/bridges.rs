@@ -16,7 +16,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/bridges/{bridge}/pause", Access::Operate, pause)
             .says("Pauses a bridge, or one of its sources: nothing more is taken"),
         Route::post("/api/v1/bridges/{bridge}/resume", Access::Operate, resume)
-            .says("Ends the pause of a bridge, or of one source"),
+            .says("Resumes a bridge, or one of its sources"),
     ]
 }
 

@@ -17,7 +17,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/cron/{name}/pause", Access::Operate, pause)
             .says("Pauses a cron entry: no node pushes its ticks"),
         Route::post("/api/v1/cron/{name}/resume", Access::Operate, resume)
-            .says("Ends the pause of a cron entry; its ticks count as missed"),
+            .says("Resumes a cron entry; the ticks of the pause count as missed"),
     ]
 }
 

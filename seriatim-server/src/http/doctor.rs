@@ -9,7 +9,7 @@ use crate::app::doctor::{Finding, Severity};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/doctor", Access::Read, show)
-            .says("What is stuck, failing, slow or misconfigured, and what to do; looked for at most every 15 s"),
+            .says("What is stuck, failing, slow or misconfigured, and what to do; refreshed at most every 15 s"),
     ]
 }
 

@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("What happened to a key in all queues, latest first: the events of its jobs, and what people did")
             .keeps_scope(),
         Route::get(EVENTS_PATH, Access::Read, listen)
-            .says("Starts and ends of turns, and every second the figures of all queues, as server-sent events")
+            .says("Starts and ends of turns, and every second the metrics of all queues, as server-sent events")
             .media(EVENT_STREAM),
     ]
 }

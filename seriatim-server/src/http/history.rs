@@ -11,7 +11,7 @@ use crate::protocol::schema::queue_pattern;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/history", Access::Read, show)
-            .says("Past figures: by the minute for a day, by the hour for 30 days. Times without work are left out")
+            .says("Past metrics: by the minute for a day, by the hour for 30 days. Times without work are left out")
             .keeps_scope(),
         Route::get("/api/v1/queues/{queue}/tasks", Access::Read, show_tasks)
             .says("How long the turns of each task took: by the minute for a day, by the hour for 30 days"),

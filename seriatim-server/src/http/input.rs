@@ -341,8 +341,8 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_field_is_told_without_the_words_of_the_reader() {
         let cases = [
-            (r#"{"inner":[{"number":-1}]}"#, "the number -1 is given; write a whole number"),
-            (r#"{"inner":{}}"#, "an object is given; write a list"),
+            (r#"{"inner":[{"number":-1}]}"#, "found the number -1; write a whole number"),
+            (r#"{"inner":{}}"#, "found an object; write a list"),
             (r#"{"inner":[{"nubmer":1}]}"#, "unknown key `nubmer` (did you mean `number`?)"),
             ("{}", "`inner` is missing"),
             (r#"{"inner":[{"number":1x}]}"#, "at line 1 column 22"),

@@ -32,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/jobs/{job_id}/retry", Access::Operate, retry)
             .says("Makes a waiting job due now; requeues a dead one"),
         Route::post("/api/v1/jobs/{job_id}/delete", Access::Admin, delete)
-            .says("Deletes a waiting or dead job; nothing of it is kept"),
+            .says("Permanently deletes a waiting or dead job"),
         Route::post("/api/v1/jobs/{job_id}/reschedule", Access::Operate, reschedule)
             .says("Makes a waiting job due at another time (its lane, in accumulate)"),
         Route::post("/api/v1/jobs/{job_id}/reassign", Access::Operate, reassign)

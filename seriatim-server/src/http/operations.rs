@@ -20,7 +20,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("How many jobs or lanes an operation would change, and five of them")
             .keeps_scope(),
         Route::post(OPERATIONS_PATH, Access::Operate, begin)
-            .says("Begins an action on many jobs or lanes, in steps of at most 1,000. Deletions and burials need the role admin")
+            .says("Starts an action on many jobs or lanes, in steps of at most 1,000. Deletions and burials need the role admin")
             .keeps_scope(),
         Route::get("/api/v1/operations/{operation}", Access::Read, show)
             .says("The progress of an operation")

@@ -136,7 +136,7 @@ impl Proxy {
                 None => {
                     return wrong(
                         "from",
-                        format!("{text:?} is no network: write 10.0.0.0/8 or ::1"),
+                        format!("{text:?} is not a network: write 10.0.0.0/8 or ::1"),
                     );
                 }
             }
@@ -255,7 +255,7 @@ fn single(headers: &HeaderMap, name: &HeaderName, bytes_max: usize) -> Result<Op
     let (value, another) = (values.next(), values.next());
     let Some(value) = value else { return Ok(None) };
     if another.is_some() {
-        return refused("is there twice");
+        return refused("is given twice");
     }
     match std::str::from_utf8(value.as_bytes()).map(trimmed) {
         Ok("") => Ok(None),
@@ -380,8 +380,8 @@ mod tests {
                     as fn(&mut ProxyConfig),
             ),
             ("name the networks", |config| config.from.clear()),
-            ("is no network", |config| config.from = vec!["10.0.0.0/33".to_owned()]),
-            ("is no network", |config| config.from = vec!["proxy.local".to_owned()]),
+            ("is not a network", |config| config.from = vec!["10.0.0.0/33".to_owned()]),
+            ("is not a network", |config| config.from = vec!["proxy.local".to_owned()]),
             ("role worker", |config| {
                 assert!(config.roles.insert("w".to_owned(), Role::Worker).is_none());
             }),

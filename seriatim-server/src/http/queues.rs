@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::put("/api/v1/queues", Access::Admin, define_all)
             .says("Defines several queues, all or none: {name: settings}"),
         Route::get("/api/v1/queues/{queue}", Access::Read, show)
-            .says("One queue: figures, settings, nodes"),
+            .says("One queue: metrics, settings, nodes"),
         Route::put("/api/v1/queues/{queue}", Access::Admin, define)
             .says("Defines a queue; a missing setting gets its default, a missing mode stays"),
         Route::put("/api/v1/queues/{queue}/limits", Access::Admin, set_limits).says(

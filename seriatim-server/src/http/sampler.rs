@@ -29,7 +29,7 @@ pub(super) async fn run(app: Shared) {
     loop {
         let begun = Instant::now();
         if let Err(error) = sampler.sample().await {
-            tracing::debug!(%error, "cannot record the history of figures");
+            tracing::debug!(%error, "cannot record the history of metrics");
         }
         if let Err(error) = sample_tasks(&app, &mut tasks).await {
             tracing::debug!(%error, "cannot record how long turns took");

@@ -15,7 +15,7 @@ use crate::protocol::schema::queue_pattern;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/scheduled", Access::Read, list)
-            .says("Lanes that are due later, for a retry too, of one queue or all: the next first")
+            .says("Lanes that are due later, also for a retry, of one queue or all, soonest first")
             .keeps_scope(),
     ]
 }

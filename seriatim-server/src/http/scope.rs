@@ -108,7 +108,7 @@ impl Scope {
             checked.map_err(|problem| problem.about("idempotency_scope"))?;
         }
         if job.options.batch.is_some() {
-            let checked = self.check_all("may not use batches, which are over any queues");
+            let checked = self.check_all("may not use batches, which may include any queue");
             checked.map_err(|problem| problem.about("batch"))?;
         }
         self.check_job(job)

@@ -8,7 +8,7 @@ use crate::protocol::document::Stats;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/stats", Access::Read, stats)
-            .says("The figures of all queues: the totals, and each queue's")
+            .says("The metrics of all queues: the totals, and each queue's")
             .keeps_scope(),
     ]
 }

@@ -61,7 +61,7 @@ impl Start {
             Some((at.parse().ok()?, behind.parse::<u32>().ok()? as usize))
         });
         let (at, behind) =
-            parts.ok_or_else(|| Error::invalid("after", "is no `next` of a page of events"))?;
+            parts.ok_or_else(|| Error::invalid("after", "is not the `next` of a page of events"))?;
         Ok(Self { at: Timestamp::from_micros(at), behind })
     }
 

@@ -42,7 +42,7 @@ figures! {
     claimed GAUGE "Turns that are claimed: running or prefetched"
     running GAUGE "Turns whose handler has been called, and those of remote workers"
     prefetched GAUGE "Turns that are claimed and wait for a free slot of their node"
-    retrying GAUGE "Lanes that have failed and are not done since"
+    retrying GAUGE "Lanes that failed and have not succeeded since"
     dead GAUGE "Jobs in the morgue"
     processed COUNTER "Jobs that are done"
     failed COUNTER "Turns that failed or crashed"

@@ -129,7 +129,7 @@ pub(crate) fn split_place(field: &str) -> Option<(usize, &str)> {
 
 /// A key: a string, or the digits of an integer.
 fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<String>, D::Error> {
-    let wrong = || de::Error::custom("must be a text or a whole number");
+    let wrong = || de::Error::custom("must be a string or a whole number");
     Option::<serde_json::Value>::deserialize(from)?
         .map(|value| match value {
             serde_json::Value::String(text) => Ok(text),

@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for AnyTime {
         match from.deserialize_any(TextOrNumber("a time: RFC 3339 or Unix seconds"))? {
             Either::Number(seconds) if seconds < UNIX_SECONDS_MIN => {
                 Err(de::Error::custom(format!(
-                    "is an absolute time, and {seconds} lies long before now; to wait so many seconds write `delay`"
+                    "is an absolute time, and {seconds} is long past; to wait that many seconds, write `delay`"
                 )))
             }
             Either::Number(seconds) if seconds > UNIX_SECONDS_MAX => {
@@ -110,7 +110,7 @@ impl AnyTime {
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match from
-            .deserialize_any(TextOrNumber("a length: 250ms, 10s, 5m or a number of seconds"))?
+            .deserialize_any(TextOrNumber("a duration: 250ms, 10s, 5m or a number of seconds"))?
         {
             Either::Number(seconds) => {
                 Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| {

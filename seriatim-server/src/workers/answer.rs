@@ -294,7 +294,7 @@ impl Object<'_> {
                 return Err(format!("{} is not a field here: write {known}{hint}", name()));
             }
             if self.fields[..place].iter().any(|(before, _)| before == field) {
-                return Err(format!("{} is there twice", name()));
+                return Err(format!("{} is given twice", name()));
             }
         }
         Ok(())
@@ -334,7 +334,7 @@ impl Object<'_> {
     }
 
     fn text(&self, field: &str) -> Result<Option<String>, String> {
-        self.read(field, "write a text", value_of)
+        self.read(field, "write a string", value_of)
     }
 
     /// One of a few words.

@@ -73,10 +73,10 @@ const MALFORMED: [(&str, &[&str]); 87] = [
         "{\"typ\":\"result\",\"results\":[{LANE\"outcome\":\"retry\"}]}",
         &["`type` is missing", "`typ` is not a field", "did you mean `type`?"],
     ),
-    ("{\"type\":\"done\",\"type\":\"result\",\"batch\":\"b\"}", &["`type` is there twice"]),
+    ("{\"type\":\"done\",\"type\":\"result\",\"batch\":\"b\"}", &["`type` is given twice"]),
     ("{\"type\":\"\\u001b[2Jdone\",\"batch\":\"b\"}", &["`type` is \"\\u001b[2Jdone\""]),
     // The message.
-    ("{\"type\":\"done\",\"batch\":7}", &["`batch` is 7", "write a text"]),
+    ("{\"type\":\"done\",\"batch\":7}", &["`batch` is 7", "write a string"]),
     ("{\"type\":\"done\",\"bach\":\"b\"}", &["`bach` is not a field", "did you mean `batch`?"]),
     (
         "{\"type\":\"done\",\"batch\":\"b\",\"results\":[]}",
@@ -92,7 +92,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ("{\"type\":\"result\",\"results\":\"fine\"}", &["`results` is \"fine\"", "write a list"]),
     ("{\"type\":\"result\",\"results\":{}}", &["`results` is {}", "write a list"]),
     ("{\"type\":\"result\",\"results\":[]}", &["`results` is []", "does not name any lane"]),
-    ("{\"type\":\"result\",\"results\":[],\"results\":[]}", &["`results` is there twice"]),
+    ("{\"type\":\"result\",\"results\":[],\"results\":[]}", &["`results` is given twice"]),
     (
         "{\"type\":\"result\",\"outcome\":\"retry\",\"results\":[]}",
         &["`outcome` is not a field here"],
@@ -161,7 +161,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\",\"outcome\":\"retry\"}]}",
-        &["`results[0].outcome` is there twice"],
+        &["`results[0].outcome` is given twice"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"reason\":\"x\"}]}",
@@ -172,7 +172,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"error\":7}]}",
-        &["`results[0].error` is 7", "write a text"],
+        &["`results[0].error` is 7", "write a string"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\",\"error\":\"no\"}]}",
@@ -241,7 +241,7 @@ const MALFORMED: [(&str, &[&str]); 87] = [
     ),
     ("{ lane: '1-0-7', outcome: 'retry' }", &["is not an answer"]),
     (r#"{"type":"step","batch":"b",LANE"step":null}"#, &["`step` is missing", "extract"]),
-    (r#"{"type":"step","batch":"b",LANE"step":7}"#, &["`step` is 7", "write a text"]),
+    (r#"{"type":"step","batch":"b",LANE"step":7}"#, &["`step` is 7", "write a string"]),
     (r#"{"type":"step","batch":"b",LANE"step":"a","result":1}"#, &["`result` is not a field here"]),
     (r#"{"type":"step_done","batch":"b","step":"a"}"#, &["`lane` is missing"]),
     (

@@ -304,7 +304,7 @@ impl Object<'_> {
         match answer.header(CHECKSUM).is_some_and(|text| text == STANDARD.encode(sum)) {
             true => Ok(()),
             false => Err(self.trouble(&format!(
-                "the server does not compare SHA-256 checksums ({CHECKSUM}), so no copy on it is certain"
+                "the server does not compare SHA-256 checksums ({CHECKSUM}), so copies on it cannot be verified"
             ))),
         }
     }

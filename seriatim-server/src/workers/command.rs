@@ -116,7 +116,7 @@ impl Reading {
                 })
             }
             Heard::Step { .. } => {
-                Err("a command cannot have steps, because it hears no answer: make it a `process`"
+                Err("a command cannot have steps, because it gets no answers: make it a `process`"
                     .to_owned())
             }
             Heard::Answer { batch, said } => self.answered(batch.as_deref(), said),

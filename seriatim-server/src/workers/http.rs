@@ -31,7 +31,7 @@ const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// How long after its push a job is put off without counting a failure: a server that is never ready
 /// must not keep it for ever.
 const PUT_OFF_MAX: Duration = Duration::from_secs(24 * 3_600);
-const GIVEN_UP: &str = "the request was given up";
+const GIVEN_UP: &str = "the request was aborted";
 
 /// A client with its settings.
 pub(crate) struct Webhook {

@@ -62,7 +62,7 @@ fn who_pushes_and_waits_sees_the_result() {
     let push = |rest: &[&str]| site.run(&[&["push", "sums", "--key", "k"], rest].concat());
     let late = push(&["--wait=50ms"]);
     assert_eq!(late.status.code(), Some(1));
-    assert!(text(&late).contains("is queued after 50ms; it goes on"), "{}", text(&late));
+    assert!(text(&late).contains("is queued after 50ms; it continues"), "{}", text(&late));
     let serving = site.serve("a");
     let done = push(&["--wait", "[1,2,3]"]);
     assert_eq!(String::from_utf8_lossy(&done.stdout), "{\"sum\":6}\n", "{}", text(&done));

@@ -36,7 +36,7 @@ fn a_log_level_that_is_none_is_refused_wherever_it_is_written() {
     let file = refused(&site.run(&["serve"]));
     assert!(file.contains("seriatim.toml: ") && file.contains("line 2, column"), "{file}");
     assert!(
-        file.contains("log.level: this text is not a log level (did you mean info?)")
+        file.contains("log.level: this value is not a log level (did you mean info?)")
             && file.contains(valid),
         "{file}"
     );
@@ -197,7 +197,7 @@ async fn a_second_interrupt_ends_a_command_whose_operation_cannot_be_stopped_wit
     assert_eq!(command.0.wait().unwrap().code(), Some(130));
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     let last = rest.last().unwrap();
-    assert!(last.contains("has not ended: a server of the store goes on with it"), "{rest:?}");
+    assert!(last.contains("has not ended: a server of this store continues it"), "{rest:?}");
 }
 
 #[test]

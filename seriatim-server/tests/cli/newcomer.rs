@@ -144,7 +144,7 @@ fn one_of_several_payloads_is_named_by_its_place() {
     std::fs::write(site.path("bad.ndjson"), "{\"priority\":\"high\"}\n").unwrap();
     let said = text(&site.run(&["push", "orders", "--file", "bad.ndjson"]));
     assert!(
-        said.contains("bad.ndjson:1: priority: the text \"high\" is given; write a whole number"),
+        said.contains("bad.ndjson:1: priority: found the string \"high\"; write a whole number"),
         "{said}"
     );
     assert!(said.contains("(nothing was pushed)"), "{said}");
@@ -170,7 +170,7 @@ fn a_mistake_in_a_push_is_named_with_what_is_valid_and_creates_no_store() {
     }
     for (file, expected) in [
         ("list.ndjson", "list.ndjson:1: is not a JSON object"),
-        ("key.ndjson", "key.ndjson:1: key: must be a text or a whole number"),
+        ("key.ndjson", "key.ndjson:1: key: must be a string or a whole number"),
         ("cut.ndjson", "cut.ndjson:1: EOF while parsing a value, at column 11"),
     ] {
         let said = text(&site.run(&["push", "orders", "--file", file]));

@@ -25,8 +25,8 @@ pub struct Capabilities {
     /// Whether jobs can belong to batches: see [`Batches`](crate::store::Batches). A push that names one elsewhere is
     /// `Invalid`.
     pub batches: bool,
-    /// Whether finished jobs are listed newest first, or those of a time, without reading all that the queue keeps; dead ones
-    /// are on every store.
+    /// Whether finished jobs can be listed newest first, or by the time of their end, without reading all that the
+    /// queue keeps. Dead jobs can be, on every store.
     pub finished_by_time: bool,
 }
 

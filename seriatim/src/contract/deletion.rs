@@ -25,7 +25,7 @@ pub struct Deleted {
 
 /// Deletes a queue with all its contents ([`Queues::delete_queue`](super::Queues::delete_queue)), in bounded steps.
 ///
-/// Fails as `Conflict` while lanes of it are claimed, and while a living node works on it, because that node would
+/// Fails as `Conflict` while lanes of it are claimed, and while a live node works on it, because that node would
 /// declare it again. With `force` it pauses the queue, releases its claims and deletes it anyway; a node that
 /// declares the queue then creates it again, empty.
 pub async fn delete_queue(store: &dyn Store, queue: &str, force: bool) -> Result<Deleted> {

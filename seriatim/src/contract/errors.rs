@@ -22,7 +22,7 @@ pub(crate) fn node_gone(node: &NodeId) -> Error {
 
 /// A node that is dead, has stopped or is unknown.
 pub(crate) fn no_living_node(node: &NodeId) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
+    Error::new(ErrorKind::NotFound, format!("there is no live node {node}"))
 }
 
 /// One queue more than a store can have.

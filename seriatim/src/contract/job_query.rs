@@ -84,9 +84,9 @@ pub struct JobQuery {
     pub rows_max: usize,
     /// Longer payloads are left out: [`JobView::lacks_payload`]. No limit if unset.
     pub payload_bytes_max: Option<usize>,
-    /// Most jobs that the store looks at, in the order, for those that fit the prefix, task, texts and times: then the page ends,
-    /// [`cut`](super::Page). It also ends after [`SCAN_BYTES_MAX`](crate::limits::SCAN_BYTES_MAX) of payloads. No limit if
-    /// unset.
+    /// Most jobs that the store reads, in the order, to find those that match the prefix, task, texts and times: then
+    /// the page ends, [`cut`](super::Page). It also ends after [`SCAN_BYTES_MAX`](crate::limits::SCAN_BYTES_MAX) of
+    /// payloads. No limit if unset.
     pub scan_max: Option<usize>,
 }
 

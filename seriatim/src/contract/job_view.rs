@@ -83,7 +83,7 @@ impl JobView {
         self.payload.as_bytes().len() != self.payload_bytes
     }
 
-    /// The bytes of its payload, result, error and progress: what jobs may have at length.
+    /// The bytes of its payload, result, error and progress together: the parts that may be long.
     pub fn bytes(&self) -> usize {
         let of = |text: &Option<Arc<str>>| text.as_deref().map_or(0, str::len);
         self.payload.as_bytes().len() + of(&self.result) + of(&self.error) + of(&self.progress)

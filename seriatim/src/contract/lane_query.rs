@@ -74,8 +74,8 @@ pub struct LaneQuery {
     /// Most lanes that the store reads, in the order, to find matches: then the page ends, [`cut`](super::Page). No
     /// limit if unset. A store may read more if it finds matches by an index.
     pub scan_max: Option<usize>,
-    /// Whether the claims are what is asked for. Then `jobs` and `priority` may be 0 and `only` unset, so that no store reads
-    /// the jobs that wait behind them.
+    /// Whether only the claims matter. Then `jobs` and `priority` may be 0 and `only` unset, so that no store reads the
+    /// jobs that wait behind them.
     pub bare: bool,
 }
 
@@ -120,8 +120,8 @@ impl LaneQuery {
         }
     }
 
-    /// Only lanes that have been due for this long or longer, and wait: those whose [`LaneView::lag`] is not less. Without stages all
-    /// that wait; others than these have none.
+    /// Only waiting lanes that have been due for this long or longer: see [`LaneView::lag`]. If no stages are set,
+    /// selects those of waiting lanes; other lanes have no lag.
     #[must_use]
     pub fn lagging(self, least: Duration, now: Timestamp) -> Self {
         let latest = now - least;

@@ -18,7 +18,7 @@ pub struct LaneView {
     pub state: LaneState,
     /// When it is due; for a claimed one, when it was due.
     pub due: Option<Timestamp>,
-    /// If it waits in a queue with a [`Window`](crate::Window) and is not due yet, until when pushes may put it off.
+    /// If it waits in a queue with a [`Window`](crate::Window) and is not due yet: until when pushes may delay it.
     pub collects_until: Option<Timestamp>,
     /// Its priority.
     pub priority: u16,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::model::limits::{NOTE_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTES_BYTES_MAX, NOTES_MAX};
 use crate::model::{Error, Result};
 
-/// Notes beside the jobs: the history of figures, the audit log, the state of cron entries. The writer must limit their
+/// Notes beside the jobs: the history of metrics, the audit log, the state of cron entries. The writer must limit their
 /// number: no store deletes notes.
 ///
 /// A name has 1 to [`NOTE_NAME_BYTES_MAX`](crate::limits::NOTE_NAME_BYTES_MAX) visible ASCII characters; names are

@@ -31,7 +31,7 @@ pub trait Queues: Send + Sync {
     /// - A queue that is being deleted is `Conflict`.
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()>;
 
-    /// Deletes a queue: its waiting, dead and finished jobs, its idempotency keys, its figures, and last its
+    /// Deletes a queue: its waiting, dead and finished jobs, its idempotency keys, its metrics, and last its
     /// definition. One call removes about `rows_max` rows of each kind; `more` means: call again. The answer counts
     /// jobs. [`delete_queue`](crate::store::delete_queue) repeats the call until the queue is gone.
     ///

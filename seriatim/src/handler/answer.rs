@@ -4,8 +4,8 @@ use crate::handler::failure::Failure;
 use crate::handler::outcomes::Outcomes;
 use crate::model::Outcome;
 
-/// A value that a handler may return: nothing, an [`Outcome`] for all lanes, [`Outcomes`] by lane, or a `Result` of
-/// one of these. Its error may be any standard error, a text, `anyhow::Error` or `eyre::Report`.
+/// A value that a handler may return: nothing, an [`Outcome`] for all lanes, [`Outcomes`] by lane, or a `Result` of one
+/// of these. Its error may be any standard error, a string, `anyhow::Error` or `eyre::Report`.
 ///
 /// An `Err` counts as one failure of each turn of the call: its jobs are retried after the queue's backoff.
 pub trait Answer {

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Why a handler failed: any error, or a text (`Err("no such order".into())`). `?` converts standard errors,
+/// Why a handler failed: any error, or a string (`Err("no such order".into())`). `?` converts standard errors,
 /// `anyhow::Error` and `eyre::Report` into it.
 pub type Failure = Box<dyn StdError + Send + Sync>;
 

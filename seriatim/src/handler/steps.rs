@@ -16,9 +16,9 @@ use crate::model::{Error, JobId, LaneId, Result, StepRecord, Turn};
 /// Between two steps the call ends early if its jobs were cancelled or the node stops. An interrupted step runs again
 /// from its beginning, so it must be safe to repeat.
 ///
-/// A lane keeps the steps of one turn, until a turn of the key keeps none of its jobs. So a job that waits for its retry
-/// starts from the beginning if another one of its key ended in between, or had steps: any in an `exclusive` queue, in
-/// `fifo` one with a lower score. So does a turn of `accumulate` that jobs have joined.
+/// A lane keeps the steps of one turn, until a turn of the key keeps none of its jobs. So a job that waits for its
+/// retry starts from the beginning if another job of its key ends or has steps in between: in `exclusive` any job, in
+/// `fifo` one with a lower score. So does a turn in `accumulate` that other jobs have joined.
 ///
 /// ```
 /// # use seriatim::{Batch, Context, Failure};
@@ -85,7 +85,7 @@ impl Steps {
     /// Begins a step that runs elsewhere, for example in another process. [`run`](Self::run) does all of it.
     pub fn begin(&mut self, name: &str) -> Result<Begun> {
         if self.begun.iter().any(|begun| begun == name) {
-            let message = format!("{name:?} was begun before: each step needs a different name");
+            let message = format!("{name:?} was started before: each step needs a name of its own");
             return Err(Error::invalid("step", message));
         }
         let mut record = self.record.clone();
@@ -107,7 +107,7 @@ impl Steps {
     /// Ends a step that was begun, and waits until the store has its result, or the call is asked to stop.
     pub async fn end(&mut self, name: &str, result: Value) -> Result<()> {
         if self.record.step.as_deref() != Some(name) {
-            let message = format!("{name:?} is not under way: begin it first");
+            let message = format!("{name:?} has not been started: start it first");
             return Err(Error::invalid("step", message));
         }
         let mut record = self.record.clone();

@@ -85,7 +85,7 @@ struct Text;
 impl de::Visitor<'_> for Text {
     type Value = Duration;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a length")
+        f.write_str("a duration")
     }
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Duration, E> {
         parse(text).map_err(|e| E::custom(e.message()))

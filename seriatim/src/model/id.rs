@@ -49,7 +49,7 @@ impl JobId {
         Timestamp::from_micros((self.0 >> 80) as i64 * 1_000)
     }
 
-    /// The 16 bytes, big end first.
+    /// The 16 bytes, big-endian.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }

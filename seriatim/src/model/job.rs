@@ -182,7 +182,7 @@ impl JobOptions {
 }
 
 impl Job {
-    /// A job for `queue` with the JSON of `payload`.
+    /// A job for `queue` with the JSON of `payload`. `Invalid` if that cannot be written as JSON.
     pub fn new<T: Serialize + ?Sized>(queue: impl Into<String>, payload: &T) -> Result<Self> {
         Ok(Self::with_payload(queue, Payload::json(payload)?))
     }
@@ -314,7 +314,7 @@ impl Job {
         self
     }
 
-    /// Gives it a history: the failures count on, and a job that died goes to the morgue.
+    /// Gives it a history: failures here add to those before, and a job that died goes to the morgue.
     #[must_use]
     pub fn past(mut self, past: Past) -> Self {
         self.past = Some(Box::new(past));
@@ -401,7 +401,7 @@ impl Job {
                 return Err(Error::invalid("delay", "must be at most ten years"));
             }
             RunAt::At(time) if time < Timestamp::default() || time > Timestamp::MAX => {
-                return Err(Error::invalid("run_at", "must lie between 1970 and 2255"));
+                return Err(Error::invalid("run_at", "must be between 1970 and 2255"));
             }
             _ => {}
         }
@@ -412,7 +412,7 @@ impl Job {
             }
         }
         if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
-            return Err(Error::invalid("expires_at", "must lie between 1970 and 2255"));
+            return Err(Error::invalid("expires_at", "must be between 1970 and 2255"));
         }
         if options.max_attempts.is_some_and(|attempts| !(1..=ATTEMPTS_MAX).contains(&attempts)) {
             let message = format!("must be 1 to {ATTEMPTS_MAX}");

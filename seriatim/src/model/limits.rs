@@ -15,8 +15,8 @@ pub const KEY_BYTES_MAX: usize = 512;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Largest payload of one job, in bytes as stored (after any codec).
 pub const PAYLOAD_BYTES_MAX: usize = 4 << 20;
-/// Deepest nesting of arrays and objects in a payload of JSON. Some readers of JSON go 100 deep (Ruby) and 128 (Rust), and
-/// an answer puts up to five around a payload.
+/// Deepest nesting of arrays and objects in a payload of JSON. Some JSON parsers stop at a depth of 100 (Ruby) or 128
+/// (Rust), and an answer puts up to five levels around a payload.
 pub const PAYLOAD_DEPTH_MAX: usize = 90;
 /// Most jobs in one push.
 pub const PUSH_JOBS_MAX: usize = 10_000;
@@ -46,7 +46,7 @@ pub const SETTLE_TURNS_MAX: usize = 10_000;
 pub const NOTE_NAME_BYTES_MAX: usize = 200;
 /// Longest value of a note, in bytes.
 pub const NOTE_BYTES_MAX: usize = 16 << 10;
-/// Most bytes of values that one call writes: a database limits its statements.
+/// Most bytes of note values that one call writes: databases limit their statements.
 pub const NOTES_BYTES_MAX: usize = 4 << 20;
 /// Most notes that one call writes, reads or deletes.
 pub const NOTES_MAX: usize = 1_000;
@@ -62,7 +62,7 @@ pub const INBOX_REFUSED_MAX: usize = 10_000;
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Payload bytes at which a page of jobs ends early; the job that reaches the limit is included.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
-/// Payload bytes after which a listing with filters ends its look, if its looks are limited.
+/// Payload bytes after which a listing with filters stops reading, if it has a `scan_max`.
 pub const SCAN_BYTES_MAX: usize = 64 << 20;
 /// Longest text that a listing of jobs searches for, in bytes.
 pub const SOUGHT_BYTES_MAX: usize = 1 << 10;
@@ -80,9 +80,9 @@ pub const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub const WAITED_RETENTION_MIN: Duration = Duration::from_secs(5);
 /// Largest progress document of a turn, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 64 << 10;
-/// Largest results of all steps of a turn together, in bytes of JSON.
+/// Most bytes of JSON in the results of all steps of a turn together.
 pub const STEPS_BYTES_MAX: usize = 64 << 10;
-/// Both in one text, as a store keeps them.
+/// Longest progress and step results together, in bytes: a store keeps them in one text.
 pub const REPORT_BYTES_MAX: usize = PROGRESS_BYTES_MAX + STEPS_BYTES_MAX + 64;
 /// The least urgent priority; priorities run from 0 (soonest) to this.
 pub const PRIORITY_MAX: u16 = 32_767;

@@ -48,7 +48,7 @@ impl Past {
         ];
         for (field, time) in times {
             if time.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
-                return Err(Error::invalid(field, "must lie between 1970 and 2255"));
+                return Err(Error::invalid(field, "must be between 1970 and 2255"));
             }
         }
         Ok(())

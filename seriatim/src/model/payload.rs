@@ -17,14 +17,14 @@ use crate::model::limits::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 pub struct Payload(Bytes);
 
 impl Payload {
-    /// The JSON of `value`.
+    /// The JSON of `value`. `Invalid` if it cannot be written as JSON.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         serde_json::to_vec(value)
             .map(|text| Self(text.into()))
             .map_err(|e| Error::invalid("payload", "cannot be written as JSON").because(e))
     }
 
-    /// A payload from JSON text, which must be one JSON document.
+    /// A payload from JSON text: one JSON document, otherwise `Invalid`.
     pub fn from_json_text(text: &str) -> Result<Self> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|e| Error::invalid("payload", "is not a JSON document").because(e))?;

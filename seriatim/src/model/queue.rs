@@ -549,7 +549,7 @@ impl Queue {
         };
         let least = duration::format(WAITED_RETENTION_MIN);
         let message = format!(
-            "queue {name:?} {keeps}, so the end of one cannot be seen: set its retain_completed to {least} or more"
+            "queue {name:?} {keeps}, so nobody can wait for one: set its retain_completed to {least} or more"
         );
         Err(Error::invalid("wait", message))
     }
@@ -585,7 +585,7 @@ impl Queue {
             true => Ok(()),
             false => Err(Error::invalid(
                 field,
-                format!("means something in mode {mode} only; this queue is {}", self.mode),
+                format!("applies only in mode {mode}; this queue is {}", self.mode),
             )),
         };
         only("merge", self.merge == Merge::default(), Mode::Accumulate)?;

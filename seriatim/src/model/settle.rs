@@ -266,7 +266,7 @@ impl Settlement {
     }
 }
 
-/// How a settled turn ended, in the terms of the figures (`docs/figures.md`).
+/// How a settled turn ended, in the terms of the metrics (`docs/figures.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// How the turn ended.

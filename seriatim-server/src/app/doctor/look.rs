@@ -300,10 +300,10 @@ pub(super) fn check_clock(seen: &Seen) -> Option<Finding> {
 pub(super) fn check_left_out(seen: &Seen) -> Option<Finding> {
     (seen.left_out > 0).then(|| {
         let found = format!(
-            "{} queues with jobs were not looked at closely: they lag and fail less than {QUEUES_MAX} others",
+            "{} queues with jobs were not examined closely: they lag and fail less than {QUEUES_MAX} others",
             seen.left_out
         );
-        let advice = "`seriatim queues list` has their figures, `seriatim queues show` those of one";
+        let advice = "`seriatim queues list` has their metrics, `seriatim queues show` those of one";
         Finding::new(Severity::Notice, "queues", found, advice)
     })
 }
@@ -363,7 +363,7 @@ mod tests {
         }
         assert_eq!(seen.stats.iter().filter(|of| of.lag >= LAG_MAX).count(), 100);
         let findings = judge(&seen, &[]);
-        let told = "100 queues with jobs were not looked at";
+        let told = "100 queues with jobs were not examined";
         assert!(findings.iter().any(|finding| finding.found.starts_with(told)), "{findings:?}");
     }
 }

@@ -37,7 +37,7 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
     let advice = if seen.nodes.iter().any(|other| !other.dead && !is_late(other, seen.now)) {
         "another node takes them over within seconds; if this finding stays, check the logs of the nodes"
     } else {
-        "no living node can take them over: start `seriatim serve`"
+        "no live node can take them over: start `seriatim serve`"
     };
     Some(Finding::new(Severity::Serious, format!("node {}", node.info.id), found, advice))
 }
@@ -61,7 +61,7 @@ fn idle(seen: &Seen) -> Option<Finding> {
             "`seriatim nodes resume {}` lets it claim work again; or start `seriatim serve`",
             operand(&quiet.info.id.0)
         ),
-        None => "start `seriatim serve` if jobs shall run: those that live are stopping".to_owned(),
+        None => "start `seriatim serve`: the nodes that are alive are stopping".to_owned(),
     };
     Some(Finding::new(Severity::Warning, about, found, advice))
 }

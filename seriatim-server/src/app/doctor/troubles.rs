@@ -44,7 +44,7 @@ fn judged(kind: TroubleKind) -> (Severity, &'static str) {
         ),
         TroubleKind::WritesLost => (
             Severity::Warning,
-            "what was pushed in the last moments before may be missing too, and what was done then runs again: let replicas confirm writes (Redis: `wait_replicas` in the URL), and see whether the disk should (`appendfsync always`)",
+            "jobs pushed just before may be missing too, and jobs done just before run again: let replicas confirm writes (Redis: `wait_replicas` in the URL), and consider `appendfsync always`",
         ),
         TroubleKind::InboxNotDrained => (
             Severity::Serious,

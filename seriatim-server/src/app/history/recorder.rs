@@ -118,7 +118,7 @@ impl Recorder {
             }
             Ok(None) => {}
             // A server may keep its figures to itself: those of the queues are not lost with them.
-            Err(error) => tracing::debug!(%error, "the store does not tell its size"),
+            Err(error) => tracing::debug!(%error, "cannot read the size of the store"),
         }
         self.rows.keep(minute);
         self.server.keep(minute);

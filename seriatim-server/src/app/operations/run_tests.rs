@@ -448,7 +448,7 @@ async fn a_rate_is_refused_where_nothing_is_sent_back_by_a_filter() {
         Wish { rate, jobs: named, ..Wish::new(Action::Requeue, "orders") },
     ] {
         let refused = preview(&*store, &wish).await.unwrap_err().to_string();
-        assert!(refused.contains("requeued at a rate"), "{refused}");
+        assert!(refused.contains("has a rate"), "{refused}");
     }
 }
 

@@ -207,16 +207,16 @@ impl Wish {
             return wrong("lanes", "this action is on jobs");
         }
         if on_lanes && (self.task.is_some() || self.untasked) {
-            return wrong("task", "lanes have no task, this action is on lanes");
+            return wrong("task", "lanes have no task, and this action is on lanes");
         }
         if !on_lanes && self.state.is_some() {
-            return wrong("state", "only lanes have it, this action is on jobs");
+            return wrong("state", "only lanes have one, and this action is on jobs");
         }
         if on_lanes && self.since.is_some() {
-            return wrong("since", "lanes do not die, this action is on lanes");
+            return wrong("since", "lanes do not die, and this action is on lanes");
         }
         if self.rate.is_some() && !self.takes_rate() {
-            return wrong("rate", "only dead jobs that are filtered are requeued at a rate");
+            return wrong("rate", "only a requeue of dead jobs chosen by a filter has a rate");
         }
         if self.action == Action::DeleteJobs && self.jobs.is_none() {
             return wrong("jobs", "names the jobs, and is needed by this action");
@@ -228,7 +228,7 @@ impl Wish {
         }
         let Some(named) = self.named() else { return Ok(()) };
         if self.queues.is_some() {
-            return wrong("queues", "what is named one by one is of one queue");
+            return wrong("queues", "jobs and lanes named one by one must be of one `queue`");
         }
         if !(1..=STEP_ROWS_MAX).contains(&named) {
             let field = if on_lanes { "lanes" } else { "jobs" };

@@ -83,7 +83,7 @@ impl Forms {
             return Ok(None);
         }
         const WRONG: &str =
-            "its payload begins like a compressed or encrypted one, but is none of this version";
+            "its payload looks compressed or encrypted, but this version cannot read it";
         let text: &str = serde_json::from_slice(stored.as_bytes()).map_err(|_| WRONG)?;
         let (header, body) = text.rsplit_once(':').ok_or(WRONG)?;
         let (form, key) =

@@ -86,7 +86,7 @@ impl Named {
     fn new(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "is no key: write {} hexadecimal digits, as `openssl rand -hex {KEY_BYTES}` makes them",
+                "is not a key: write {} hexadecimal digits, as `openssl rand -hex {KEY_BYTES}` prints them",
                 2 * KEY_BYTES
             )
         };

@@ -39,7 +39,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
     ("DL_REAPER_PERIOD_SEC", "lost claims are looked for with each heartbeat"),
     ("LOG_FILE_NAME", "part of `file` if LOG_PATH is set"),
     ("LOG_ROTATION", "a log file is full at `bytes_max` bytes, and `keep` of them are kept"),
-    ("METRIC_PATH", "figures are at /metrics, and for 30 days in the store"),
+    ("METRIC_PATH", "metrics are at /metrics, and for 30 days in the store"),
     ("METRIC_FILE_NAME", "see METRIC_PATH"),
     ("AUDIT_LOG_FILE_NAME", "part of `audit_file` if AUDIT_LOG_PATH is set"),
 ];

@@ -44,7 +44,7 @@ impl Target {
                 let view = find::queue(store, queue).await?;
                 let one = LaneQuery { lane: Some(*lane), rows_max: 1, ..LaneQuery::new(&**queue) };
                 let Some(lane) = store.lanes(one).await?.rows.pop() else {
-                    return Ok("nothing of it waits or runs now".to_owned());
+                    return Ok("none of its jobs waits or runs now".to_owned());
                 };
                 let payloads = Some(TABLE_PAYLOAD_BYTES_MAX);
                 let entity = Entity::read(store, &view, lane, payloads).await?;

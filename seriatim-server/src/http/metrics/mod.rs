@@ -33,7 +33,7 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get(METRICS_PATH, Access::Read, metrics)
-            .says("Numbers for Prometheus")
+            .says("Metrics for Prometheus")
             .media("text/plain")
             .outlives_drain(),
     ]

@@ -105,7 +105,7 @@ pub(super) async fn by_form(app: Shared, visit: Visit, RawForm(body): RawForm) -
     visit.check(fields.text("mark"))?;
     if fields.text("jobs").is_empty() && fields.text("lanes").is_empty() {
         // Without rows it would be about all.
-        return Err(Problem::invalid("", "no row is ticked: go back and tick some"));
+        return Err(Problem::invalid("", "no row is selected: go back and select some"));
     }
     ask(&app, &visit, &fields, None).await
 }

@@ -135,7 +135,7 @@ pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) ->
 
 /// The audit log has all queues.
 pub(super) fn whole(visit: &Visit) -> Result<()> {
-    visit.scope.check_all("may not see the audit log, which has all queues")
+    visit.scope.check_all("may not see the audit log, which concerns all queues")
 }
 
 async fn moment(store: &dyn Store, field: &'static str, text: &str) -> Result<Option<Timestamp>> {

@@ -84,7 +84,7 @@ page!(Batches);
 
 /// Batches are over all queues.
 pub(super) fn whole(visit: &Visit) -> Result<()> {
-    visit.scope.check_all("may not see batches, which are over all queues")
+    visit.scope.check_all("may not see batches, which concern all queues")
 }
 
 pub(super) async fn show(

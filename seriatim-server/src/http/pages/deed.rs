@@ -155,7 +155,7 @@ static KINDS: &[Kind] = &[
     kind("node.quiet", "Quiet", "claims no more work").undone_by("node.resume"),
     kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
     kind("node.stop", "Stop", "finishes its turns and exits")
-        .asks("The process ends. It does not start again by itself, unless something on its machine starts it.")
+        .asks("The process exits. It starts again only if something on its machine starts it.")
         .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
     kind("batch.seal", "Seal", "sealed: it ends when none of its jobs is left")
@@ -462,7 +462,7 @@ impl Deed {
             return changed();
         }
         if self.kind.name == "lane.resume" && undo::is_held(store, queue, lane).await? {
-            let detail = "nothing was done, as its retries are used up since. To resume it ends its hold too: do that on its page";
+            let detail = "nothing was done: its retries have been used up since, so resuming it would end its hold too. Do that on its page";
             return Err(Problem::conflict(format!("{}: {detail}", self.target())));
         }
         Ok(())
@@ -686,7 +686,7 @@ fn amended(text: &impl Fn(&str) -> Option<String>) -> Result<Amended> {
         burst: number("burst", text)?,
         weight: number("weight", text)?,
     };
-    let missing = "fill in what shall change: weight, turns at once, or starts";
+    let missing = "fill in what to change: weight, turns at once, or starts";
     if change.is_none() { Err(Problem::invalid("weight", missing)) } else { Ok(change) }
 }
 
@@ -697,7 +697,7 @@ fn due(text: &str, now: Timestamp) -> Result<Timestamp> {
     // To one it is minutes, to another one Unix seconds.
     let is_number = text.parse::<f64>().is_ok();
     let at = time::read(text).ok().or_else(length).filter(|_| !is_number);
-    let wrong = "write a time as 2026-01-31T12:00:00Z, or how long from now as 10m";
+    let wrong = "write a time such as 2026-01-31T12:00:00Z, or how long from now, such as 10m";
     at.ok_or_else(|| Problem::invalid("at", wrong))
 }
 

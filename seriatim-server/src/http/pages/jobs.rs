@@ -100,7 +100,7 @@ impl Wish {
     pub(super) fn admit(&self, visit: &Visit) -> Result<()> {
         visit.scope.check_named(given(&self.queue))?;
         if !self.text.is_empty() && !visit.discreet.shows_all() {
-            let why = "payloads are not shown in full to you, so they cannot be searched: search the error";
+            let why = "you may not see payloads in full, so you cannot search them: search errors";
             return Err(Problem::new(StatusCode::FORBIDDEN, why).about("text"));
         }
         Ok(())

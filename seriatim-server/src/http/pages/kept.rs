@@ -13,7 +13,7 @@ use super::visit::html;
 use super::{Deed, On, Visit, link};
 
 /// What they learn who then send it.
-const ENDED: &str = "Your login had ended, so nothing was done. Check it, and send it again.";
+const ENDED: &str = "Your login was no longer valid, so nothing was done. Check the form, and submit it again.";
 
 /// A form that was typed.
 pub(super) struct Kept {

@@ -34,7 +34,7 @@ impl Visit {
             Ok(part) => self.own(&part, stand_in),
             Err(Missing::Failed(response)) => response,
             Err(Missing::Busy) => {
-                Problem::unavailable("too many pages are made at this moment").into_response()
+                Problem::unavailable("too many pages are being made").into_response()
             }
         }
     }

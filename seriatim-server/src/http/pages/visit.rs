@@ -403,7 +403,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Visit {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
         let visit = parts.extensions.get::<Self>().cloned();
-        visit.ok_or_else(|| Problem::missing("this is no page"))
+        visit.ok_or_else(|| Problem::missing("this is not a page"))
     }
 }
 

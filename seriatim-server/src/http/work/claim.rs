@@ -389,7 +389,7 @@ impl Order {
         let told = ends.iter().map(|(turn, end)| (*turn, end));
         if !announce(&self.app, &known, told).await.is_empty() {
             return Err(Problem::unavailable(
-                "the store does not take the jobs about unreadable ones",
+                "the store does not accept the seriatim.exhausted jobs of undecodable ones",
             ));
         }
         let turns: Vec<Settlement> = ends.into_iter().map(|(_, end)| end).collect();

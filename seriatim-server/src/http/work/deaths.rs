@@ -47,11 +47,11 @@ async fn push(app: &App, jobs: Vec<Job>) -> bool {
         match app.client.push_all(jobs.to_vec()).await {
             Ok(_) => {}
             Err(error) if error.is_transient() || error.kind() == ErrorKind::ReadOnly => {
-                tracing::warn!(%error, "cannot push jobs about jobs that died: their results wait");
+                tracing::warn!(%error, "cannot push seriatim.exhausted jobs: the results of the dead jobs wait");
                 return false;
             }
             Err(error) => {
-                tracing::error!(%error, jobs = jobs.len(), "the store refuses the jobs about jobs that died");
+                tracing::error!(%error, jobs = jobs.len(), "the store refuses seriatim.exhausted jobs");
             }
         }
     }

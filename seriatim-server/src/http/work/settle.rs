@@ -102,7 +102,7 @@ pub(super) async fn settle(
     let turns: Vec<Settlement> = settlements.iter().flatten().filter(is_sent).cloned().collect();
     let some_are_stale = settlements.iter().any(Option::is_none);
     if turns.is_empty() && !unannounced.is_empty() && !some_are_stale {
-        let why = "the store does not take the jobs about those that died with these results";
+        let why = "the store does not accept the seriatim.exhausted jobs of these results";
         return Err(Problem::unavailable(why));
     }
     let settled = settle_free(&*app.store, turns, some_are_stale).await?;

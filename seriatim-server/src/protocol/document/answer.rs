@@ -238,7 +238,7 @@ pub(crate) struct CronEntries {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CronEntry {
     pub(crate) name: String,
-    /// What living nodes have under this name; several if they differ; none if it is paused and no node has it any more
+    /// What live nodes have under this name; several if they differ; none if it is paused and no node has it any more
     pub(crate) definitions: Vec<CronDefinition>,
     /// The pause, if it is paused: no node pushes its ticks
     pub(crate) paused: Option<CronPause>,
@@ -261,7 +261,7 @@ pub(crate) struct CronDefinition {
     /// What it does with missed ticks
     #[schemars(with = "Foreign<Missed>")]
     pub(crate) missed: Missed,
-    /// The living nodes that have it
+    /// The live nodes that have it
     pub(crate) nodes: Vec<String>,
 }
 

@@ -144,7 +144,7 @@ impl Carrier {
                     self.away_since = Some(before);
                     let why = self.trouble.take().unwrap_or(error);
                     tracing::warn!(
-                        "the collector does not accept traces: {why}; jobs go on, spans are lost"
+                        "the collector does not accept traces: {why}; jobs continue, spans are lost"
                     );
                 }
             }

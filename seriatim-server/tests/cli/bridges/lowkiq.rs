@@ -186,7 +186,7 @@ async fn b13_a_ruby_worker_gets_the_objects_that_lowkiqs_client_pushed() {
     };
     eventually("the forged one is dead", async || dead().await.is_some()).await;
     let error = dead().await.unwrap();
-    assert!(error.contains("its signature does not fit queue, id and key"), "{error}");
+    assert!(error.contains("does not match queue, id and key"), "{error}");
     assert!(!seen().await.contains("perform forged"));
     node.stop();
 }
@@ -201,7 +201,7 @@ async fn b6_a_wrong_number_of_shards_is_seen_and_nothing_moves() {
         let (is_ready, told) = shop.run(&["bridge", "check"]);
         assert!(!is_ready && told.contains("write that of the module"), "{wrong}: {told}");
         let node = shop.serve("node");
-        shop.site.said("node", "is not in the shard where it is with", &store).await;
+        shop.site.said("node", "is not in its shard by `shards_count`", &store).await;
         shop.is_held_by("held: id \"id-").await;
         node.stop();
         let mut after = shop.texts(&["KEYS", "*"]);
@@ -219,9 +219,9 @@ async fn b6_a_queue_that_a_server_of_lowkiq_works_on_is_refused_and_nothing_move
     lowkiq.does("push 20 1");
     lowkiq.does("take id-7");
     let (is_ready, told) = shop.run(&["bridge", "check"]);
-    assert!(!is_ready && told.contains("are with a server of Lowkiq"), "{told}");
+    assert!(!is_ready && told.contains("are held by a Lowkiq server"), "{told}");
     let node = shop.serve("node");
-    shop.is_held_by("are with a server of Lowkiq").await;
+    shop.is_held_by("are held by a Lowkiq server").await;
     assert_eq!(shop.waiting(), 19);
     let (is_well, told) = shop.run(&["doctor"]);
     assert!(!is_well && told.contains("bridge shop, queue:Shop::Sync: held"), "{told}");
@@ -350,7 +350,7 @@ async fn a_batch_beside_which_lowkiq_works_waits_until_it_has_ended() {
     shop.redis.send(&["HSET", &lengths, &shard, "1"]).unwrap();
     shop.redis.send(&["HSET", &with, "another", "1"]).unwrap();
     let node = shop.serve("node");
-    shop.is_held_by("are with a server of Lowkiq").await;
+    shop.is_held_by("are held by a Lowkiq server").await;
     assert_eq!(shop.number(&["EXISTS", IN_FLIGHT]), 1);
     shop.redis.send(&["HSET", &lengths, &shard, "1 seriatim other 5"]).unwrap();
     shop.is_held_by("are in flight in bridge \"other\"").await;
@@ -401,7 +401,7 @@ async fn b16_a_check_of_lowkiq_tells_what_would_move_and_what_stays() {
     for part in [
         "queue:Shop::Sync: 61 jobs",
         "Shop::Sync: its morgue keeps 1 id: `dead = true` moves them",
-        "whether a server of Lowkiq is alive cannot be seen",
+        "cannot tell whether a Lowkiq server is running",
         "181",
     ] {
         assert!(told.contains(part), "{part}: {told}");
@@ -614,7 +614,7 @@ async fn an_id_that_cannot_move_as_a_whole_holds_its_queue_and_is_named() {
     assert_eq!(shop.waiting(), 1);
     let left = key("processing:payloads:id-0");
     shop.redis.send(&["ZADD", &left, "1", "of a server that died"]).unwrap();
-    shop.is_held_by("id \"id-0\" is also with a server of Lowkiq").await;
+    shop.is_held_by("id \"id-0\" is also held by a Lowkiq server").await;
     shop.redis.send(&["SET", &key("errors"), "of another type"]).unwrap();
     let said = "look at the types of seriatim:shop:inflight:queue:Shop::Sync, seriatim:shop:sequence:queue:Shop::Sync, lowkiq:A:v1:Shop::Sync:*";
     shop.is_held_by(said).await;

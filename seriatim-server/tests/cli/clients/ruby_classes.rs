@@ -225,9 +225,9 @@ async fn b14_what_is_no_job_of_the_application_is_refused_and_nothing_of_it_runs
     let api = sidekiq();
     let wrapper = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper";
     for (payload, why) in [
-        (json!("text"), "the payload is no job of Sidekiq"),
+        (json!("text"), "the payload is not a Sidekiq job"),
         (json!({ "class": "system('ls')", "args": [] }), "write the name of a class"),
-        (json!({ "class": "Usual", "args": "x" }), "`args` is no list"),
+        (json!({ "class": "Usual", "args": "x" }), "`args` is not a list"),
         (json!({ "class": "Usual", "args": [], "retry_count": "x" }), "`retry_count` is \"x\""),
         (json!({ "class": "NoJob", "args": [] }), "NoJob is not a class of Sidekiq's"),
         (
@@ -425,9 +425,9 @@ async fn b14_lowkiq_reads_what_a_bridge_signed_for_this_id_and_nothing_else() {
     let mut bare = signed("b", b"\x04\x08i\x0c");
     bare.as_object_mut().unwrap().remove("mac");
     for (payload, why) in [
-        (signed("a", b"\x04\x08[\x06i\x0c"), "its signature does not fit queue, id and key"),
-        (bare, "its signature does not fit"),
-        (cut, "is not the base64 of a bridge"),
+        (signed("a", b"\x04\x08[\x06i\x0c"), "does not match queue, id and key"),
+        (bare, "does not match"),
+        (cut, "is not valid base64"),
         (json!({ "$marshal": [1], "mac": 7 }), "Marshal"),
     ] {
         let id = push(&api, &job("b", payload)).remove(0);

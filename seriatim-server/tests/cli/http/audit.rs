@@ -284,7 +284,7 @@ fn the_figures_of_the_past_are_the_same_by_command_line_and_http() {
     let shown = api.site.run(&["history", "--queue", "orders", "--span", "24h", "--json"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown, api.get("/api/v1/history?queue=orders&span=24h").done());
-    assert!(text(&api.site.run(&["history"])).contains("no figures"));
+    assert!(text(&api.site.run(&["history"])).contains("no metrics"));
     let unknown = api.site.run(&["history", "--queue", "ordres"]);
     assert!(text(&unknown).contains("did you mean \"orders\"?"), "{}", text(&unknown));
 }

@@ -97,7 +97,7 @@ fn an_admin_sets_what_groups_get_by_the_page_of_the_queue_and_the_log_tells_it()
     let page = boss.page("/queues/mails");
     assert!(page.contains("group acme &#60;b&#62;</th>"), "{page}");
     for (fields, why) in [
-        (&[("queue", "mails"), ("group", "acme <b>")][..], "fill in what shall change"),
+        (&[("queue", "mails"), ("group", "acme <b>")][..], "fill in what to change"),
         (&[("queue", "mails"), ("weight", "0")], "weight"),
         (&[("queue", "mails"), ("rate", "many")], "rate"),
     ] {

@@ -232,7 +232,7 @@ async fn rows_that_were_ticked_are_acted_on_and_no_others() {
     assert_eq!(left["jobs"].as_array().unwrap().len(), 3);
     let none = submit(&api, "/operations/new", &[("action", "delete_dead"), ("queue", "orders")]);
     assert_eq!(none.status, 400);
-    assert!(none.text().contains("no row is ticked"), "{}", none.text());
+    assert!(none.text().contains("no row is selected"), "{}", none.text());
     let mixed = [&fields[..], &[("key", "k1")]].concat();
     assert_eq!(submit(&api, "/operations/start", &mixed).status, 400);
 }
@@ -289,7 +289,7 @@ async fn an_operation_whose_node_is_killed_goes_on_and_each_job_is_sent_and_coun
     assert!(age(&site, &id).await < 300, "it was killed too late");
     let api = Api::with(site, |_| {});
     let page = api.get(&format!("/operations/{id}")).text();
-    assert!(page.contains("If its node ends, another one continues"), "{page}");
+    assert!(page.contains("If its node stops, another one continues"), "{page}");
     let done = ended(&api, &id).await;
     assert_eq!((&done["state"], &done["count"]), (&json!("done"), &done["expected"]), "{done}");
     let total = api.get("/api/v1/stats").done()["total"].clone();
@@ -518,7 +518,7 @@ async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
     let api = Api::with(site, |_| {});
     let wish = [("action", "bury"), ("queue", "orders")];
     let page = api.get("/operations/new?action=bury&queue=orders").text();
-    assert!(page.contains("None of the 50,000 that were looked at fit."), "{page}");
+    assert!(page.contains("None of the first 50,000 match."), "{page}");
     assert!(page.contains("action=\"/operations/start\""), "{page}");
     let id = led_to(&submit(&api, "/operations/start", &wish));
     assert_eq!(ended(&api, &id).await["count"], 1);
@@ -670,10 +670,10 @@ async fn a_hold_that_began_under_a_pause_stays_when_the_pause_is_taken_back() {
         .await;
     assert_eq!(state(), "paused");
     let page = api.get("/key?k=k").text();
-    assert!(page.contains("also held") && page.contains("to resume it ends both"), "{page}");
+    assert!(page.contains("also held") && page.contains("resuming it ends both"), "{page}");
     let refused = undoes(&api, &own);
     assert!(
-        refused.status == 409 && refused.text().contains("ends its hold too"),
+        refused.status == 409 && refused.text().contains("would end its hold too"),
         "{}",
         refused.text()
     );

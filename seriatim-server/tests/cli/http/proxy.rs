@@ -98,7 +98,7 @@ fn headers_of_others_than_the_proxy_are_not_believed_and_a_token_counts_more() {
     assert!(both.contains("eyes (reader)") && !both.contains("sso:ann"), "{both}");
     let twice = by_proxy("GET", "/queues", "ann", "ops").header("X-User", "root");
     let twice = twice.send(&api.address);
-    assert!(twice.status == 403 && twice.text().contains("is there twice"), "{}", twice.text());
+    assert!(twice.status == 403 && twice.text().contains("is given twice"), "{}", twice.text());
 }
 
 #[test]

@@ -84,7 +84,7 @@ async fn l16_lanes_are_listed_by_key_due_and_retries_in_ranges_and_pages() {
     assert_eq!(keys(&house.json(&some)), "1234");
     assert_eq!(house.json(&["lanes", "orders", "--prefix", "x"])["lanes"], serde_json::json!([]));
     let look = ["lanes", "orders", "--state", "crashed", "--scan-max", "2"];
-    assert!(house.text(&look).contains("none among the 2 lanes looked at"));
+    assert!(house.text(&look).contains("none among the 2 lanes that were read"));
     assert!(
         house.refused(&["lanes", "orders", "--state", "x"], 2).contains("use ready, scheduled")
     );
@@ -111,7 +111,7 @@ async fn what_is_due_later_or_has_died_is_listed_over_all_queues_by_time() {
     assert!(table.contains("ann") && table.contains("more: --after "), "{table}");
     assert!(house.text(&["scheduled", "--prefix", "order"]).contains("queue by queue"));
     assert!(house.text(&["scheduled", "--due-to", "1600000000"]).contains("nothing is due later"));
-    assert!(house.refused(&["scheduled", "--due-to", "soon"], 2).contains("write a time as"));
+    assert!(house.refused(&["scheduled", "--due-to", "soon"], 2).contains("write a time such as"));
     let lagging = house.json(&["lanes", "orders", "--lag-min", "1h"]);
     assert_eq!(all(&lagging["lanes"], "key"), ["order-3"]);
     let table = house.text(&["lanes", "orders"]);

@@ -17,7 +17,7 @@ pub(crate) use notes::{is_paused, register, ticked, tidy};
 pub struct Schedule {
     /// Its name.
     pub name: String,
-    /// The definitions that living nodes have under this name; several, if they differ. If no node has it, the last
+    /// The definitions that live nodes have under this name; several, if they differ. If no node has it, the last
     /// one.
     pub definitions: Vec<ScheduleDefinition>,
     /// Who paused it, and why; `None` if it was never paused. See [`SchedulePause::until`].
@@ -31,7 +31,7 @@ pub struct Schedule {
 pub struct ScheduleDefinition {
     /// The entry, with `null` as the payload of its job.
     pub cron: Cron,
-    /// The living nodes that have it.
+    /// The live nodes that have it.
     pub nodes: Vec<NodeId>,
     mark: String,
 }

@@ -517,7 +517,7 @@ impl Fetcher {
         if want.lanes > 1 {
             // A smaller claim may leave out the lane that makes it fail, and get those before it.
             look.most = want.lanes / 2;
-            tracing::warn!(%error, queue = &*core.sources[place].name, lanes = want.lanes, "a claim was refused: the next is of fewer lanes");
+            tracing::warn!(%error, queue = &*core.sources[place].name, lanes = want.lanes, "a claim was refused: the next one asks for fewer lanes");
             return;
         }
         put_aside(&core, &core.sources[place], look, &error);
@@ -615,7 +615,7 @@ fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
     look.aside_until = Some(Instant::now() + PUT_ASIDE_FOR);
     look.most = 1;
     let (queue, again_s) = (&*source.name, PUT_ASIDE_FOR.as_secs());
-    tracing::error!(%error, queue, again_s, "the store refuses claims of this queue: it is put aside and asked again");
+    tracing::error!(%error, queue, again_s, "the store refuses claims of this queue: it is set aside and asked again later");
     let text = format!("the store refuses claims: {error}");
     core.troubles.set(TroubleKind::ClaimsPutAside, Some(queue), queue, &text);
 }

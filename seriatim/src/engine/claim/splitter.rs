@@ -16,7 +16,7 @@ pub enum Splitter {
     /// Every node works on every queue alike.
     #[default]
     All,
-    /// Each queue is preferred by one of the living nodes that work on it: not by one that an operator has asked to take
+    /// Each queue is preferred by one of the live nodes that work on it: not by one that an operator has asked to take
     /// no more work, or whose worker cannot start. When a node joins or leaves, only its queues move.
     ByNode,
     /// A function decides which queues this node prefers.
@@ -26,7 +26,7 @@ pub enum Splitter {
 /// Returns whether this node prefers the queue.
 pub type Prefer = dyn Fn(&FleetView<'_>, &str) -> bool + Send + Sync;
 
-/// The living nodes, without those that an operator has asked to take no more work.
+/// The live nodes, without those that an operator has asked to take no more work.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FleetView<'a> {

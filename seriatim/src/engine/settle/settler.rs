@@ -173,7 +173,7 @@ async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
     let turn = core.store.turn(lane, token).await.ok().flatten();
     let queue = turn.as_ref().map(|turn| &*turn.queue);
     let again_s = PUT_ASIDE_FOR.as_secs();
-    tracing::error!(%error, %lane, %token, queue, again_s, "the store refuses to settle a turn: it is put aside and tried again");
+    tracing::error!(%error, %lane, %token, queue, again_s, "the store refuses to settle a turn: it is set aside and tried again later");
     let text = format!("the store refuses the outcome of lane {lane}: {error}");
     core.troubles.set(TroubleKind::SettlesPutAside, queue, &lane.to_string(), &text);
 }

@@ -313,7 +313,7 @@ impl fmt::Display for Failure<'_> {
             }
             Next::Retry(Due::Now | Due::Unchanged) => f.write_str("tried again now"),
             Next::Held => {
-                write!(f, "its key is held: `seriatim lanes retry {queue} KEY` lets it go on")
+                write!(f, "its key is held: `seriatim lanes retry {queue} KEY` resumes it")
             }
             Next::Buried => write!(f, "dead: `seriatim morgue {queue}` shows it"),
             Next::Dropped => f.write_str("deleted: its queue has exhausted = \"drop\""),

@@ -26,7 +26,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let mut maintenance = Maintenance { core, swept, defined, neighbours: Neighbours::default() };
     // The first check runs immediately: this node may replace a process that was killed.
     if let Err(error) = maintenance.take_over().await {
-        maintenance.core.outage.failed("the look for nodes that are gone", &error);
+        maintenance.core.outage.failed("looking for nodes that are gone", &error);
     }
     loop {
         tokio::time::sleep(maintenance.rest()).await;

@@ -130,7 +130,7 @@ fn meaning(e: &ServerError) -> (ErrorKind, &'static str) {
         1040 | 1203 | 1226 => (ErrorKind::Unavailable, "MySQL has too many connections"),
         1044 | 1045 | 1698 => (ErrorKind::Invalid, "MySQL refuses this user or password"),
         1049 => (ErrorKind::Invalid, "MySQL has no such database"),
-        1142 | 1227 | 1370 => (ErrorKind::Invalid, "this user lacks a right in MySQL"),
+        1142 | 1227 | 1370 => (ErrorKind::Invalid, "this user lacks a privilege in MySQL"),
         1146 => (ErrorKind::NotFound, "the store has not been set up here: migrate it first"),
         1153 => (
             ErrorKind::Invalid,

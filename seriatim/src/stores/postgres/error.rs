@@ -104,7 +104,7 @@ fn meaning(db: &DbError) -> (ErrorKind, &'static str) {
         }
         ("28", _) => (ErrorKind::Invalid, "PostgreSQL refuses this user or password"),
         (_, "3D000") => (ErrorKind::Invalid, "PostgreSQL has no such database"),
-        (_, "42501") => (ErrorKind::Invalid, "this user lacks a right in PostgreSQL"),
+        (_, "42501") => (ErrorKind::Invalid, "this user lacks a privilege in PostgreSQL"),
         (_, "42P01" | "42883" | "3F000") => {
             (ErrorKind::NotFound, "the store has not been set up here: migrate it first")
         }
