@@ -61,7 +61,7 @@ fn what_is_asked_about_many_counts_their_jobs_and_names_those_without_a_key() {
     }
     let boss = Visitor::log_in(&api, "boss");
     let page = boss.page("/operations/new?action=delete_waiting&queue=free");
-    assert!(page.contains("<strong>2</strong> lanes."), "{page}");
+    assert!(page.contains("<strong>2</strong> lanes with <strong>2 jobs</strong>"), "{page}");
     assert!(page.contains("<td>no key</td>") && page.contains("All of them"), "{page}");
     assert!(!page.contains(">Error</th>"), "an empty column: {page}");
     let one = boss.page("/operations/new?action=delete_waiting&queue=mails&key=k");
