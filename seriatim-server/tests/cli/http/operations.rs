@@ -77,6 +77,7 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
         "1,200",
         "dead jobs of orders",
         "cause timeout after Ns",
+        "In the cause, N stands for any number",
         "curl -X POST",
         "seriatim operations start requeue orders",
         "name=\"rate\"",
@@ -98,7 +99,9 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
     );
     let page = api.get(&format!("/operations/{id}")).text();
     assert!(page.contains("1,200 of 1,200 dead jobs requeued"), "{page}");
-    assert!(api.get("/operations").text().contains("Requeue dead jobs of orders"));
+    assert!(page.contains("In its cause, N stands for any number"), "{page}");
+    let all = api.get("/operations").text();
+    assert!(all.contains("Requeue dead jobs of orders") && all.contains("In a cause, N"), "{all}");
     let deeds = api.get("/api/v1/audit?limit=2").done();
     let [end, start] = [&deeds["entries"][0], &deeds["entries"][1]];
     assert_eq!(
