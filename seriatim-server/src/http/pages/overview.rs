@@ -322,17 +322,21 @@ fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
         of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)
     };
     let all = operations::Wish::new(Action::Requeue, "");
-    let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all));
+    let row = |cause: causes::Cause| {
+        CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all), &[])
+    };
     causes.into_iter().take(CAUSES_SHOWN).map(row).collect()
 }
 
 impl CauseRow {
-    /// `filters`: those of the page, which its buttons keep; none if operations do not have them.
+    /// `filters`: those of the page, which its buttons keep; none if operations do not have them. `listed`: those that its
+    /// list keeps.
     pub(super) fn new(
         visit: &Visit,
         is_cut: bool,
         cause: causes::Cause,
         filters: Option<&operations::Wish>,
+        listed: &[(&str, &str)],
     ) -> Self {
         let base = &visit.frame.base;
         let both = [Action::Requeue, Action::DeleteDead];
@@ -355,7 +359,7 @@ impl CauseRow {
                 Some(error) => {
                     let task = cause.task.as_deref().unwrap_or_default();
                     let like = [("queue", &*cause.queue), ("task", task), ("error", error)];
-                    link::with(&format!("{base}/morgue"), &like)
+                    link::with(&format!("{base}/morgue"), &[&like[..], listed].concat())
                 }
                 None => link::job(base, cause.sample.id),
             },

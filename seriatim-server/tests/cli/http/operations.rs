@@ -458,6 +458,8 @@ async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
             assert!(page.contains(&format!("<strong>{count}")), "{task}: {page}");
         }
     }
+    let list = "/morgue?queue=orders&#38;task=ship&#38;error=timeout%20after&#38;prefix=eu%2F\"";
+    assert!(page.contains(list), "a row leads to its own jobs: {page}");
     let command = of_rows("untasked=true").concat();
     assert!(command.contains(" --untasked") && command.contains("untasked&#34;:true"), "{command}");
     let run = ["operations", "preview", "requeue", "orders", "--untasked"];
