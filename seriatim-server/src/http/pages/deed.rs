@@ -17,7 +17,7 @@ use crate::app::lanes::OneLane;
 use crate::app::limits::{Amended, Whose};
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses, undo};
-use crate::base::text::one_line;
+use crate::base::text::{count, one_line};
 use crate::base::time;
 
 /// A deed: what is done, and to what.
@@ -334,14 +334,19 @@ impl Deed {
         one_line(&target)
     }
 
-    /// The present state, shown before it is done: of a batch that is sealed, and what else ends with a node. Empty for
-    /// other deeds.
+    /// The present state, shown before it is done: of a batch that is sealed, how many jobs a lane may lose, and what else
+    /// ends with a node. Empty for other deeds.
     pub(super) async fn now(&self, app: &Shared) -> Result<String> {
         let store = &*app.store;
         match &self.on {
             On::Batch(id) => {
                 let batch = batches::one(store, id).await?;
                 Ok(format!("Now it is {}, with {}.", batch.state(), batch.counts()))
+            }
+            On::Lane { queue, lane } if matches!(self.kind.name, "lane.bury" | "lane.delete") => {
+                let lane = lanes::known(store, queue, lane).await?;
+                let jobs = lane.map(|lane| format!("It has {} now.", count(lane.jobs, "job")));
+                Ok(jobs.unwrap_or_default())
             }
             On::Node(id) if self.kind.name == "node.stop" => {
                 let (node, now) = (nodes::find(store, id).await?, store.now().await?);

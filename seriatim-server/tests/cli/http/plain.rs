@@ -68,6 +68,8 @@ fn what_is_asked_about_many_counts_their_jobs_and_names_those_without_a_key() {
     assert!(one.contains("<strong>1</strong> lane"), "{one}");
     let all = boss.page("/operations/new?action=delete_waiting&queue=mails");
     assert!(all.contains("<strong>1</strong> lane with <strong>2 jobs</strong>"), "{all}");
+    let of_key = boss.page("/confirm?deed=lane.delete&queue=mails&key=k");
+    assert!(of_key.contains("It has 2 jobs now."), "{of_key}");
     let lanes = boss.page("/queues/free/lanes");
     assert!(lanes.contains(">no key</a>"), "{lanes}");
     let docs = Request::new("GET", "/docs").send(&api.address).text();
