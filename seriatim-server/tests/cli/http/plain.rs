@@ -72,6 +72,8 @@ fn what_is_asked_about_many_counts_their_jobs_and_names_those_without_a_key() {
     assert!(of_key.contains("It has 2 jobs now."), "{of_key}");
     let lanes = boss.page("/queues/free/lanes");
     assert!(lanes.contains(">no key</a>"), "{lanes}");
+    let about = boss.page("/about");
+    assert!(about.contains("<dt>batches of jobs</dt><dd>yes</dd>"), "{about}");
     let docs = Request::new("GET", "/docs").send(&api.address).text();
     assert!(docs.contains("<nav aria-label=\"Groups\">") && docs.contains(">queues</a>"), "{docs}");
     assert!(docs.contains("<a href=\"/\">To the pages of this server</a>"), "{docs}");
