@@ -78,6 +78,7 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
         "dead jobs of orders",
         "cause timeout after Ns",
         "In the cause, N stands for any number",
+        "There is no undo.",
         "curl -X POST",
         "seriatim operations start requeue orders",
         "name=\"rate\"",
