@@ -157,6 +157,9 @@ static KINDS: &[Kind] = &[
     kind("node.stop", "Stop", "finishes its turns and exits")
         .asks("The process ends. It does not start again by itself, unless something on its machine starts it.")
         .admin(),
+    kind("node.release", "Take its claims", "its claims are taken")
+        .asks("The node can no longer settle what it holds, and each lane counts a crash. If its handlers still run, the next ones start while they do. The node claims again, unless it is quiet. There is no undo.")
+        .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
     kind("batch.seal", "Seal", "sealed: it ends when none of its jobs is left")
         .asks("Seal a batch when all its jobs are pushed. After its end it takes no more jobs, and its callback cannot be taken back."),
@@ -557,6 +560,7 @@ impl Deed {
                 return Ok(u64::from(stopped.is_some()));
             }
             (On::Batch(id), "seal") => drop(app.client.seal_batch(id.as_str()).await?),
+            (On::Node(node), "release") => return Ok(nodes::release(store, node).await?.1),
             (On::Node(node), _) => {
                 let command = node_command(verb).ok_or_else(|| unknown(name))?;
                 nodes::command(store, node, command).await?;
