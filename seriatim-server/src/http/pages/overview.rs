@@ -139,7 +139,7 @@ pub(super) async fn show(
         first: post("/api/v1/queues/orders/jobs", FIRST_JOB),
         charts: charts(&app, &visit, &span).await?,
         longest: longest(&visit, &checkup),
-        causes: worst(&visit, &checkup),
+        causes: newest(&visit, &checkup),
         queues,
     };
     visit.show(&page)
@@ -313,10 +313,11 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
     running.iter().take(LONGEST_SHOWN).filter_map(row).collect()
 }
 
-/// The causes of most deaths.
-fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
+/// The causes of the latest deaths. The page of causes begins with those of most.
+fn newest(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
     let of_visitor = checkup.seen.dead.iter().filter(|(queue, _)| visit.scope.has_queue(queue));
-    let causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
+    let mut causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
+    causes.sort_by_key(|cause| Reverse(cause.last));
     let is_cut = |queue: &str| {
         let of_queue = checkup.seen.dead.iter().find(|(of, _)| **of == *queue);
         of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)

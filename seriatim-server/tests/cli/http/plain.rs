@@ -53,6 +53,26 @@ fn the_dead_lead_to_all_that_died_of_the_same_and_what_never_failed_is_not_burie
 }
 
 #[test]
+fn the_overview_begins_with_what_died_last_and_the_morgue_with_what_most_died_of() {
+    let api = guarded();
+    for (keys, error) in [(&["a", "b"][..], "no stamps"), (&["c"], "no address")] {
+        for key in keys {
+            push(&api, "mails", &json!({ "key": key }));
+        }
+        bury(&api, "mails", error);
+    }
+    let boss = Visitor::log_in(&api, "boss");
+    for (path, heading, is_newest) in
+        [("/", "Newest causes of death", true), ("/morgue?view=causes", "Causes of death", false)]
+    {
+        let page = boss.page(path);
+        let (_, table) = page.split_once(heading).unwrap_or_else(|| panic!("{path}: {page}"));
+        let place = |error: &str| table.find(&format!(">{error}</a>")).unwrap();
+        assert_eq!(place("no address") < place("no stamps"), is_newest, "{path}: {table}");
+    }
+}
+
+#[test]
 fn what_is_asked_about_many_counts_their_jobs_and_names_those_without_a_key() {
     let api = guarded_with("[queues.free]\nmode = \"parallel\"\n");
     for payload in 1..=2 {
