@@ -93,6 +93,8 @@ struct OneKey<'a> {
     jobs: String,
     /// A search for the same text.
     search: String,
+    /// All that people did to it.
+    audit: Option<String>,
     deeds: Vec<DeedRow>,
 }
 
@@ -139,6 +141,7 @@ pub(super) async fn show(
         frame,
         key: attribute(&k),
         key_field,
+        audit: visit.audit(&name),
         name,
         entities,
         left_out,

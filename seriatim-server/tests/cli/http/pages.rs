@@ -624,7 +624,10 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     let job = of_key.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap();
     assert_eq!(boss.does("job.retry", &[("job", job)]).status, 303);
     let of_job = format!("/jobs/{job}");
-    for (path, did) in [(&*of_job, "job retry"), ("/queues/orders", "lane pause")] {
+    let of_key = "/key?k=a+%3Cb%3E";
+    for (path, did) in
+        [(&*of_job, "job retry"), ("/queues/orders", "lane pause"), (of_key, "lane resume")]
+    {
         let page = boss.page(path);
         let link = page.split("href=\"/audit?of=").nth(1).unwrap().split('"').next().unwrap();
         let deeds = boss.page(&format!("/audit?of={link}"));
