@@ -151,7 +151,7 @@ impl Action {
     pub(crate) fn consequence(self) -> &'static str {
         match self {
             Self::Requeue => {
-                "They run again, due now. In fifo queues they run before newer jobs of their key that wait."
+                "They run again, due now. In fifo queues they run before newer jobs of their key that wait. There is no undo."
             }
             Self::DeleteDead | Self::DeleteJobs => "What is deleted cannot be brought back.",
             Self::CancelJobs => {
@@ -161,7 +161,7 @@ impl Action {
                 "Failed jobs (in accumulate queues, all waiting jobs of their keys) are deleted and cannot be brought back."
             }
             Self::Retry => {
-                "They become due, also those that are scheduled or wait for a retry. Held ones run again."
+                "They become due, also those that are scheduled or wait for a retry. Held ones run again. There is no undo."
             }
             Self::Pause => "They are not claimed until someone resumes them. Running turns finish.",
             Self::Resume => "Paused and held ones are claimed again.",

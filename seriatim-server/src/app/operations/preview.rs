@@ -129,7 +129,7 @@ struct Counted {
     more: bool,
     samples: Vec<Sample>,
     jobs: u64,
-    /// Whether something else than lanes was found, which tells no number of jobs.
+    /// Whether something was found that tells no number of jobs.
     is_partial: bool,
 }
 
@@ -150,13 +150,18 @@ impl Counted {
             // The latest that died are those that people ask about; in a large morgue only the first are looked at.
             let (by, place) = (JobOrder::UpdatedAt, (after, STEP_ROWS_MAX));
             let mut seen = look(store, wish, before, by, place).await?;
-            if let (Found::Jobs(jobs), Some(_)) = (&mut seen.found, wish.0.action.on_lanes()) {
+            let on_lanes = wish.0.action.on_lanes().is_some();
+            if let (Found::Jobs(jobs), true) = (&mut seen.found, on_lanes) {
                 // A lane counts once, however many of its jobs were found.
                 jobs.retain(|job| job.lane.is_some_and(|lane| lanes.insert(lane)));
             }
             self.count += seen.found.len() as u64;
             match &seen.found {
                 Found::Lanes(lanes) => self.jobs += lanes.iter().map(|lane| lane.jobs).sum::<u64>(),
+                // A lane without a key is one job.
+                Found::Jobs(jobs) if on_lanes && !wish.1.is_keyed() => {
+                    self.jobs += jobs.len() as u64;
+                }
                 _ => self.is_partial = true,
             }
             self.looked += seen.rows;

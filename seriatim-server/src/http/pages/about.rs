@@ -38,6 +38,8 @@ pub(super) async fn show(app: Shared, visit: Visit) -> Result<Response> {
         ("store", capabilities.name.to_owned()),
         ("shared by processes", yes(capabilities.shared)),
         ("SQL sessions insert tasks", yes(capabilities.inbox)),
+        ("batches of jobs", yes(capabilities.batches)),
+        ("idempotency keys of the whole store", yes(capabilities.store_scope)),
     ];
     visit.show(&About {
         frame: &visit.frame,

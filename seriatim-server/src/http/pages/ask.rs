@@ -30,6 +30,8 @@ struct Ask<'a> {
     refused: Option<String>,
     button: &'static str,
     which: String,
+    /// Whether it names a cause, whose marks are explained.
+    has_cause: bool,
     /// Whether the queue of each is shown.
     has_queues: bool,
     objects: &'static str,
@@ -126,6 +128,7 @@ async fn ask(
             .map(|count| format!("Nothing was done: to do it, type {}.", grouped(count))),
         button: wish.action.button(),
         which: wish.in_words(),
+        has_cause: wish.cause.is_some(),
         has_queues: wish.queues.is_some(),
         objects: wish.action.objects_of(match counted.count.more {
             true => u64::MAX,

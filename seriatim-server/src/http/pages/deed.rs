@@ -17,7 +17,7 @@ use crate::app::lanes::OneLane;
 use crate::app::limits::{Amended, Whose};
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses, undo};
-use crate::base::text::one_line;
+use crate::base::text::{count, one_line};
 use crate::base::time;
 
 /// A deed: what is done, and to what.
@@ -156,6 +156,9 @@ static KINDS: &[Kind] = &[
     kind("node.resume", "Resume", "claims work again").undone_by("node.quiet"),
     kind("node.stop", "Stop", "finishes its turns and exits")
         .asks("The process exits. It starts again only if something on its machine starts it.")
+        .admin(),
+    kind("node.release", "Take its claims", "its claims are taken")
+        .asks("The node can no longer settle what it holds, and each lane counts a crash. If its handlers still run, the next ones start while they do. The node claims again, unless it is quiet. There is no undo.")
         .admin(),
     kind("operation.stop", "Stop", "stopped; what is done stays done"),
     kind("batch.seal", "Seal", "sealed: it ends when none of its jobs is left")
@@ -334,14 +337,19 @@ impl Deed {
         one_line(&target)
     }
 
-    /// The present state, shown before it is done: of a batch that is sealed, and what else ends with a node. Empty for
-    /// other deeds.
+    /// The present state, shown before it is done: of a batch that is sealed, how many jobs a lane may lose, and what else
+    /// ends with a node. Empty for other deeds.
     pub(super) async fn now(&self, app: &Shared) -> Result<String> {
         let store = &*app.store;
         match &self.on {
             On::Batch(id) => {
                 let batch = batches::one(store, id).await?;
                 Ok(format!("Now it is {}, with {}.", batch.state(), batch.counts()))
+            }
+            On::Lane { queue, lane } if matches!(self.kind.name, "lane.bury" | "lane.delete") => {
+                let lane = lanes::known(store, queue, lane).await?;
+                let jobs = lane.map(|lane| format!("It has {} now.", count(lane.jobs, "job")));
+                Ok(jobs.unwrap_or_default())
             }
             On::Node(id) if self.kind.name == "node.stop" => {
                 let (node, now) = (nodes::find(store, id).await?, store.now().await?);
@@ -552,6 +560,7 @@ impl Deed {
                 return Ok(u64::from(stopped.is_some()));
             }
             (On::Batch(id), "seal") => drop(app.client.seal_batch(id.as_str()).await?),
+            (On::Node(node), "release") => return Ok(nodes::release(store, node).await?.1),
             (On::Node(node), _) => {
                 let command = node_command(verb).ok_or_else(|| unknown(name))?;
                 nodes::command(store, node, command).await?;

@@ -15,6 +15,7 @@ use super::ways::Ways;
 use super::{Button, Deed, Frame, JobRow, Moment, On, Visit, button, link, page};
 use crate::app::failures;
 use crate::app::find;
+use crate::app::lanes::OneLane;
 use crate::app::nodes::name_of;
 use crate::app::reported::Reported;
 use crate::base::text::lines;
@@ -85,17 +86,6 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         ("first failed", clock(noted.first.map(|Time(at)| at))),
         ("last failed", clock(noted.retried().map(|Time(at)| at))),
     ];
-    let buttons = match job.state {
-        JobState::Queued => {
-            button::all(&visit, &["job.retry", "job.cancel", "job.delete"], &On::Job(id))
-        }
-        JobState::Running => button::all(&visit, &["job.cancel"], &On::Job(id)),
-        JobState::Dead => {
-            let on = On::Dead { queue: job.queue.to_string(), job: id, payload: None };
-            button::all(&visit, &["dead.requeue", "dead.delete"], &on)
-        }
-        JobState::Succeeded | JobState::Canceled => Vec::new(),
-    };
     let base = &visit.frame.base;
     let holder = match &job.node {
         Some(id) => {
@@ -135,13 +125,35 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         reported: Reported::of(job.progress.as_deref()).short(),
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
-        buttons,
+        buttons: buttons(&visit, &job),
         moves: movable(&visit, &job),
         trace: trace_of(&job).map(|id| (id.to_owned(), app.dashboard.trace(id))),
         has_journal: app.journal.keeps(&job.queue),
         events_href: format!("{}/events", link::job(base, id)),
         audit: visit.audit(&id.to_string()),
     })
+}
+
+fn buttons(visit: &Visit, job: &JobView) -> Vec<Button> {
+    let queue = || job.queue.to_string();
+    let on = On::Job(job.id);
+    match job.state {
+        JobState::Queued => button::all(visit, &["job.retry", "job.cancel", "job.delete"], &on),
+        JobState::Running => {
+            let mut all = button::all(visit, &["job.cancel"], &on);
+            // A lane without a key has no other page.
+            if let Some(lane) = job.lane {
+                let on = On::Lane { queue: queue(), lane: OneLane::Lane(lane) };
+                all.extend(button::all(visit, &["lane.release"], &on));
+            }
+            all
+        }
+        JobState::Dead => {
+            let on = On::Dead { queue: queue(), job: job.id, payload: None };
+            button::all(visit, &["dead.requeue", "dead.delete"], &on)
+        }
+        JobState::Succeeded | JobState::Canceled => Vec::new(),
+    }
 }
 
 /// The payload as a file: byte by byte, but for what is redacted.

@@ -91,6 +91,17 @@ impl Wish {
         ]
     }
 
+    /// The filters that a list of one cause keeps.
+    fn beside_cause(&self) -> [(&str, &str); 5] {
+        [
+            ("key", &self.key),
+            ("prefix", &self.prefix),
+            ("text", &self.text),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]
+    }
+
     /// Where its page begins.
     pub(super) fn after(&self) -> Option<String> {
         given(&self.after).map(str::to_owned)
@@ -257,7 +268,8 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
     };
     let kept = Some(&filters).filter(|_| !wish.actions().is_empty());
     let cause = |cause: causes::Cause| {
-        CauseRow::new(visit, latest.more.contains(&cause.queue), cause, kept)
+        let is_cut = latest.more.contains(&cause.queue);
+        CauseRow::new(visit, is_cut, cause, kept, &wish.beside_cause())
     };
     let is_partial = !latest.more.is_empty() || latest.left_out > 0;
     let page = Jobs {

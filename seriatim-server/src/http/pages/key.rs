@@ -16,7 +16,7 @@ use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue, OfKey};
 use crate::app::lane_jobs::{ENDED_SHOWN, LaneJobs};
 use crate::app::lanes::OneLane;
-use crate::app::operations::{self, Action};
+use crate::app::operations::{self, Action, List};
 use crate::app::reported::Reported;
 use crate::app::why::Why;
 
@@ -93,6 +93,8 @@ struct OneKey<'a> {
     jobs: String,
     /// A search for the same text.
     search: String,
+    /// All that people did to it.
+    audit: Option<String>,
     deeds: Vec<DeedRow>,
 }
 
@@ -139,6 +141,7 @@ pub(super) async fn show(
         frame,
         key: attribute(&k),
         key_field,
+        audit: visit.audit(&name),
         name,
         entities,
         left_out,
@@ -207,8 +210,14 @@ fn buttons(visit: &Visit, view: &QueueView, key: &str, entity: &entity::Entity) 
     let lane = OneLane::Key(key.to_owned());
     let on = On::Lane { queue: view.queue.name.clone(), lane };
     let mut all = button::all(visit, &deeds, &on);
-    if let [one] = &*entity.jobs.claimed {
+    let claimed = &*entity.jobs.claimed;
+    if let [one] = claimed {
         all.extend(button::all(visit, &["job.cancel"], &On::Job(one.id)));
+    } else if (2..JOBS_SHOWN).contains(&claimed.len()) {
+        // Of a longer turn not all are known here.
+        let jobs = Some(List(claimed.iter().map(|job| job.id).collect()));
+        let wish = operations::Wish::new(Action::CancelJobs, view.queue.name.as_str());
+        all.extend(button::operations(visit, [operations::Wish { jobs, ..wish }]));
     }
     all
 }

@@ -216,11 +216,9 @@ fn named(error: Error) -> Problem {
 
 /// For all lanes that the filters name; none if a filter is set that operations do not have.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
-    let times = [&wish.due_from, &wish.due_to, &wish.lag_min];
-    let mut others =
-        [&wish.lane, &wish.node, &wish.retries_min, &wish.from].into_iter().chain(times);
     let state = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == wish.state);
-    if others.any(|filter| !filter.is_empty()) || state.is_none() != wish.state.is_empty() {
+    let has_others = wish.has_more() || !wish.lane.is_empty();
+    if has_others || state.is_none() != wish.state.is_empty() {
         return Vec::new();
     }
     let actions = match (wish.by, state) {

@@ -130,6 +130,11 @@ pub(super) async fn show_one(
         Some(Command::Quiet | Command::Stop) => &["node.resume", "node.stop"],
         Some(Command::Resume) | None => &["node.quiet", "node.stop"],
     };
+    let on = On::Node(node.info.id.to_string());
+    let mut buttons = button::all(&visit, deeds, &on);
+    if !held.is_empty() {
+        buttons.extend(button::all(&visit, &["node.release"], &on));
+    }
     let base = &visit.frame.base;
     let link_to = |queue: &String| (queue.clone(), link::queue(base, queue));
     visit.show(&Node {
@@ -143,6 +148,6 @@ pub(super) async fn show_one(
         troubles: node.info.troubles.iter().map(|trouble| troubles::line(trouble, now)).collect(),
         lanes: held.iter().filter_map(row).take(LANES_SHOWN).collect(),
         is_cut: held.len() > LANES_SHOWN || busy.len() > QUEUES_LOOKED,
-        buttons: button::all(&visit, deeds, &On::Node(node.info.id.to_string())),
+        buttons,
     })
 }

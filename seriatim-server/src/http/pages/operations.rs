@@ -20,6 +20,8 @@ struct OperationRow {
     id: String,
     href: String,
     what: String,
+    /// Whether that names a cause, whose marks are explained.
+    has_cause: bool,
     queues: Vec<(String, String)>,
     state: &'static str,
     progress: String,
@@ -46,6 +48,7 @@ impl OperationRow {
         Self {
             href: link::operation(base, &operation.id),
             what: format!("{} {}", operation.what.action.button(), operation.what.in_words()),
+            has_cause: operation.what.cause.is_some(),
             queues: (operation.what.names().iter())
                 .map(|name| (name.clone(), link::queue(base, name)))
                 .collect(),
@@ -81,6 +84,8 @@ pub(super) struct Wish {
 struct Operations<'a> {
     frame: &'a Frame,
     rows: Vec<OperationRow>,
+    /// Whether one of them names a cause.
+    has_causes: bool,
     is_first: bool,
     export: String,
     next: Option<String>,
@@ -108,8 +113,15 @@ pub(super) async fn show_all(
         let row = OperationRow::new(&visit, operation);
         OperationRow { what: cut(&row.what, WHAT_COLUMNS), ..row }
     };
-    let rows = shown.into_iter().map(row).collect();
-    visit.show(&Operations { frame: &visit.frame, rows, is_first: after.is_empty(), export, next })
+    let rows: Vec<OperationRow> = shown.into_iter().map(row).collect();
+    visit.show(&Operations {
+        frame: &visit.frame,
+        has_causes: rows.iter().any(|row| row.has_cause),
+        rows,
+        is_first: after.is_empty(),
+        export,
+        next,
+    })
 }
 
 #[derive(Template)]

@@ -139,7 +139,7 @@ pub(super) async fn show(
         first: post("/api/v1/queues/orders/jobs", FIRST_JOB),
         charts: charts(&app, &visit, &span).await?,
         longest: longest(&visit, &checkup),
-        causes: worst(&visit, &checkup),
+        causes: newest(&visit, &checkup),
         queues,
     };
     visit.show(&page)
@@ -313,26 +313,31 @@ fn longest(visit: &Visit, checkup: &Checkup) -> Vec<LaneRow> {
     running.iter().take(LONGEST_SHOWN).filter_map(row).collect()
 }
 
-/// The causes of most deaths.
-fn worst(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
+/// The causes of the latest deaths. The page of causes begins with those of most.
+fn newest(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
     let of_visitor = checkup.seen.dead.iter().filter(|(queue, _)| visit.scope.has_queue(queue));
-    let causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
+    let mut causes = causes::of(of_visitor.flat_map(|(_, jobs)| jobs));
+    causes.sort_by_key(|cause| Reverse(cause.last));
     let is_cut = |queue: &str| {
         let of_queue = checkup.seen.dead.iter().find(|(of, _)| **of == *queue);
         of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)
     };
     let all = operations::Wish::new(Action::Requeue, "");
-    let row = |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all));
+    let row = |cause: causes::Cause| {
+        CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all), &[])
+    };
     causes.into_iter().take(CAUSES_SHOWN).map(row).collect()
 }
 
 impl CauseRow {
-    /// `filters`: those of the page, which its buttons keep; none if operations do not have them.
+    /// `filters`: those of the page, which its buttons keep; none if operations do not have them. `listed`: those that its
+    /// list keeps.
     pub(super) fn new(
         visit: &Visit,
         is_cut: bool,
         cause: causes::Cause,
         filters: Option<&operations::Wish>,
+        listed: &[(&str, &str)],
     ) -> Self {
         let base = &visit.frame.base;
         let both = [Action::Requeue, Action::DeleteDead];
@@ -355,7 +360,7 @@ impl CauseRow {
                 Some(error) => {
                     let task = cause.task.as_deref().unwrap_or_default();
                     let like = [("queue", &*cause.queue), ("task", task), ("error", error)];
-                    link::with(&format!("{base}/morgue"), &like)
+                    link::with(&format!("{base}/morgue"), &[&like[..], listed].concat())
                 }
                 None => link::job(base, cause.sample.id),
             },

@@ -4,6 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
 use seriatim::JobId;
+use seriatim::store::{JobState, JobView};
 
 use super::super::{Query, Result, Shared};
 use super::visit::see_other;
@@ -45,6 +46,8 @@ struct Search<'a> {
     tasks: Vec<JobRow>,
     /// Queues that were not searched to their end, each with where to look on.
     cut: Vec<CutRow>,
+    /// Where all of them are listed, to export them and to act on them.
+    lists: Vec<(&'static str, String)>,
     /// The same search of the queues that were left out.
     next: Option<String>,
     /// Whether the text is terms, of which jobs are found.
@@ -96,7 +99,7 @@ pub(super) async fn show(
         let usage = &Usage::of_turns(figures.stats.claimed);
         Some(LaneRow::new(&visit, lane, Around { queue: view, usage, nodes: &nodes, now }))
     };
-    let jobs = |jobs: &[seriatim::store::JobView]| {
+    let jobs = |jobs: &[JobView]| {
         jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()
     };
     let next = asked.next().map(|after| {
@@ -114,6 +117,7 @@ pub(super) async fn show(
         dead: jobs(&found.dead),
         tasks: jobs(&found.tasks),
         cut: cut.collect(),
+        lists: lists(&visit, text, terms.as_ref(), &found),
         next,
         by_terms: terms.is_some(),
         hides_payloads,
@@ -121,18 +125,53 @@ pub(super) async fn show(
     })
 }
 
+/// What jobs are searched for, as filters of their list: terms, or a task of this name.
+fn filters<'a>(text: &'a str, terms: Option<&'a Terms>) -> [(&'static str, &'a str); 3] {
+    let of = |term: fn(&Terms) -> &Option<String>| {
+        terms.and_then(|terms| term(terms).as_deref()).unwrap_or_default()
+    };
+    let task = terms.map_or(text, |_| of(|terms| &terms.task));
+    [("task", task), ("error", of(|terms| &terms.error)), ("text", of(|terms| &terms.payload))]
+}
+
+/// The lists that have all of what is found.
+fn lists(
+    visit: &Visit,
+    text: &str,
+    terms: Option<&Terms>,
+    found: &Found,
+) -> Vec<(&'static str, String)> {
+    let queue = terms.and_then(|terms| terms.queue.as_deref());
+    // Who may not see all queues has no list of several.
+    if visit.scope.check_named(queue).is_err() {
+        return Vec::new();
+    }
+    let place = [("queue", queue.unwrap_or_default())];
+    let of_jobs: Vec<_> = place.into_iter().chain(filters(text, terms)).collect();
+    let of_keys = [("prefix", text)];
+    let (live, dead) = match terms {
+        Some(_) => ("jobs that wait or run", "dead jobs"),
+        None => ("jobs of this task that wait or run", "dead jobs of this task"),
+    };
+    let has = |dead: bool| found.tasks.iter().any(|job| (job.state == JobState::Dead) == dead);
+    [
+        ("jobs of these keys that wait or run", "/jobs", &of_keys[..], !found.lanes.is_empty()),
+        ("dead jobs of these keys", "/morgue", &of_keys[..], !found.dead.is_empty()),
+        (live, "/jobs", &of_jobs[..], has(false)),
+        (dead, "/morgue", &of_jobs[..], has(true)),
+    ]
+    .into_iter()
+    .filter(|(.., is_found)| *is_found)
+    .map(|(what, path, pairs, _)| (what, link::with(&format!("{}{path}", visit.frame.base), pairs)))
+    .collect()
+}
+
 impl CutRow {
     fn new(base: &str, text: &str, terms: Option<&Terms>, cut: &Cut) -> Self {
         let queue = &*cut.queue;
-        let of = |term: fn(&Terms) -> &Option<String>| {
-            terms.and_then(|terms| term(terms).as_deref()).unwrap_or_default()
-        };
-        let task = terms.map_or(text, |_| of(|terms| &terms.task));
-        let (error, payload) = (of(|terms| &terms.error), of(|terms| &terms.payload));
         let jobs = |state| {
-            let filters = [("task", task), ("error", error), ("text", payload)];
-            let pairs: Vec<_> =
-                [("state", state), ("queue", queue)].into_iter().chain(filters).collect();
+            let place = [("state", state), ("queue", queue)];
+            let pairs: Vec<_> = place.into_iter().chain(filters(text, terms)).collect();
             link::with(&format!("{base}/jobs"), &pairs)
         };
         let (live, dead) = match cut.by_jobs {

@@ -165,7 +165,7 @@ fn worker_is(nodes: &Value, state: &str) -> bool {
     all.any(|node| node["name"] == WORKER && node["state"] == state)
 }
 
-fn of_others() -> [Row<'static>; 9] {
+fn of_others() -> [Row<'static>; 10] {
     let night = || vec![("cron", "night <b>")];
     let old = || vec![("bridge", "old")];
     let worker = || vec![("node", WORKER)];
@@ -180,6 +180,7 @@ fn of_others() -> [Row<'static>; 9] {
             all["bridges"][0]["paused"]["by"] == "hands"
         }),
         ("bridge.resume", "hands", old(), bridges(), |all| all["bridges"][0]["paused"].is_null()),
+        ("node.release", "boss", worker(), nodes(), |all| worker_is(all, "alive")),
         ("node.quiet", "hands", worker(), nodes(), |all| worker_is(all, "quiet")),
         ("node.resume", "hands", worker(), nodes(), |all| worker_is(all, "alive")),
         ("node.stop", "boss", worker(), nodes(), |all| worker_is(all, "stopping")),
@@ -288,4 +289,58 @@ fn pages_of_a_key_and_a_job_say_who_runs_it_and_how_far_it_is() {
         }
         assert!(page.len() < 30_000 && !page.contains('\u{202e}'), "{path}: {}", page.len());
     }
+}
+
+#[test]
+fn what_runs_without_a_key_is_taken_from_its_holder_on_the_page_of_its_job_or_of_the_node() {
+    let api = guarded_with("[queues.free]\nmode = \"parallel\"\n");
+    let boss = Boss(&api);
+    let pushed = boss.send("POST", "/api/v1/queues/free/jobs", &json!({ "payload": 1 }));
+    let job = pushed["jobs"][0]["job_id"].as_str().unwrap();
+    let claim = || {
+        let claim = json!({ "worker": "w", "queues": ["free"] });
+        boss.send("POST", "/api/v1/work/claim", &claim)["lanes"][0].clone()
+    };
+    let claimed = claim();
+    let lane = claimed["lane"].as_str().unwrap();
+    let path = format!("/jobs/{job}");
+    let [admin, hands] = ["boss", "hands"].map(|name| Visitor::log_in(&api, name));
+    let asks = format!("/confirm?deed=lane.release&#38;queue=free&#38;lane={lane}");
+    let page = admin.page(&path);
+    assert!(page.contains(&asks), "{page}");
+    assert!(!hands.page(&path).contains("lane.release"), "an operator may not");
+    assert_eq!(admin.does("lane.release", &[("queue", "free"), ("lane", lane)]).status, 303);
+    let now = boss.get(&format!("/api/v1{path}"));
+    assert_eq!((&now["status"], &now["crashes"]), (&json!("queued"), &json!(1)), "{now}");
+    assert!(!admin.page(&path).contains("lane.release"), "nobody holds it");
+    let node = "/nodes/remote%3Aboss%2Fw";
+    assert!(!admin.page(node).contains("node.release"), "it holds nothing");
+    assert_eq!(claim()["lane"], lane);
+    assert!(admin.page(node).contains("/confirm?deed=node.release"), "{}", admin.page(node));
+    assert_eq!(admin.does("node.release", &[("node", WORKER)]).status, 303);
+    assert_eq!(boss.get(&format!("/api/v1{path}"))["crashes"], 2);
+}
+
+#[test]
+fn a_turn_of_several_jobs_is_canceled_from_the_page_of_its_key_and_what_waits_is_not() {
+    let api = guarded_with("");
+    let boss = Boss(&api);
+    let push = |payload: u32| {
+        let job = json!({ "key": "k", "payload": payload });
+        boss.send("POST", "/api/v1/queues/orders/jobs", &job);
+    };
+    push(1);
+    push(2);
+    let claim = json!({ "worker": "w", "queues": ["orders"] });
+    let claimed = boss.send("POST", "/api/v1/work/claim", &claim);
+    assert_eq!(claimed["lanes"][0]["jobs"].as_array().unwrap().len(), 2, "{claimed}");
+    push(3);
+    let hands = Visitor::log_in(&api, "hands");
+    let page = hands.page("/key?k=k");
+    let mut links = page.split("href=\"");
+    let link = links.find(|link| link.starts_with("/operations/new?action=cancel_jobs"));
+    let link = link.unwrap().split('"').next().unwrap().replace("&#38;", "&");
+    let asks = hands.page(&link);
+    assert!(asks.contains("2 chosen waiting and running jobs of orders"), "{asks}");
+    assert!(asks.contains("<strong>2</strong> waiting and running jobs."), "{asks}");
 }

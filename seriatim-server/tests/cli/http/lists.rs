@@ -302,6 +302,13 @@ fn lanes_show_how_long_they_have_been_due_and_are_filtered_by_it() {
         let order = filter.replace("by=", "order=");
         assert_eq!(keys_by_api(&api, &format!("queues/orders/lanes?{order}"), "lanes"), keys);
     }
+    let hands = Visitor::log_in(&api, "hands");
+    let hint = "No action on all that match has these filters: select rows.";
+    for (path, is_told) in [("?lag_min=1h", true), ("?prefix=o", false), ("?lag_min=9000d", false)]
+    {
+        let page = hands.page(&format!("/queues/orders/lanes{path}"));
+        assert_eq!(page.contains(hint), is_told, "{path}: {page}");
+    }
     let file = exported(&eyes, "/export/lanes/orders?lag_min=1h");
     assert_eq!((file.len(), &file[0]["key"]), (1, &json!("old")));
     for wrong in ["lag_min=soon", "lag_min=1h&state=running", "lag_min=1h&state=ready,held"] {

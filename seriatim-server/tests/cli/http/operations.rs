@@ -77,6 +77,8 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
         "1,200",
         "dead jobs of orders",
         "cause timeout after Ns",
+        "In the cause, N stands for any number",
+        "There is no undo.",
         "curl -X POST",
         "seriatim operations start requeue orders",
         "name=\"rate\"",
@@ -98,7 +100,9 @@ async fn a_cause_of_many_is_requeued_from_its_page() {
     );
     let page = api.get(&format!("/operations/{id}")).text();
     assert!(page.contains("1,200 of 1,200 dead jobs requeued"), "{page}");
-    assert!(api.get("/operations").text().contains("Requeue dead jobs of orders"));
+    assert!(page.contains("In its cause, N stands for any number"), "{page}");
+    let all = api.get("/operations").text();
+    assert!(all.contains("Requeue dead jobs of orders") && all.contains("In a cause, N"), "{all}");
     let deeds = api.get("/api/v1/audit?limit=2").done();
     let [end, start] = [&deeds["entries"][0], &deeds["entries"][1]];
     assert_eq!(
@@ -455,6 +459,8 @@ async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
             assert!(page.contains(&format!("<strong>{count}")), "{task}: {page}");
         }
     }
+    let list = "/morgue?queue=orders&#38;task=ship&#38;error=timeout%20after&#38;prefix=eu%2F\"";
+    assert!(page.contains(list), "a row leads to its own jobs: {page}");
     let command = of_rows("untasked=true").concat();
     assert!(command.contains(" --untasked") && command.contains("untasked&#34;:true"), "{command}");
     let run = ["operations", "preview", "requeue", "orders", "--untasked"];

@@ -624,7 +624,10 @@ fn what_people_do_is_listed_with_the_key_it_was_done_to() {
     let job = of_key.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap();
     assert_eq!(boss.does("job.retry", &[("job", job)]).status, 303);
     let of_job = format!("/jobs/{job}");
-    for (path, did) in [(&*of_job, "job retry"), ("/queues/orders", "lane pause")] {
+    let of_key = "/key?k=a+%3Cb%3E";
+    for (path, did) in
+        [(&*of_job, "job retry"), ("/queues/orders", "lane pause"), (of_key, "lane resume")]
+    {
         let page = boss.page(path);
         let link = page.split("href=\"/audit?of=").nth(1).unwrap().split('"').next().unwrap();
         let deeds = boss.page(&format!("/audit?of={link}"));
@@ -817,6 +820,11 @@ fn search_leads_to_a_key_or_job_and_lists_what_begins_so_or_is_of_such_a_task() 
         assert!(page.contains(&format!(">{key}</a>")), "{key}: {page}");
     }
     assert!(!page.contains(">other</a>") && page.contains("Searched 1 queue with jobs:"), "{page}");
+    for (list, key) in [("/jobs?prefix=order-", "order-3"), ("/morgue?prefix=order-", "order-1")] {
+        assert!(page.contains(&format!("href=\"{list}\"")), "{list}: {page}");
+        let list = eyes.page(list);
+        assert!(list.contains(&format!(">{key}</a>")) && list.contains("Export as"), "{list}");
+    }
     let tasks = eyes.page("/search?q=ship");
     assert!(tasks.contains("Jobs of this task") && tasks.contains(">other</a>"), "{tasks}");
     push(&api, "mails", &json!({ "key": "bill", "task": "send" }));
@@ -887,8 +895,14 @@ fn jobs_are_searched_by_terms_that_all_hold() {
             assert_eq!(is_there, found.contains(&key), "{terms}: {key}: {page}");
         }
     }
+    let both = eyes.page("/search?q=task%3Aship");
+    let lists = ["href=\"/jobs?task=ship\"", "href=\"/morgue?task=ship\""];
+    assert!(lists.iter().all(|list| both.contains(list)), "{both}");
     let part = Visitor::log_in(&api, "part");
-    assert!(!part.page("/search?q=task%3Aship").contains("/key?k=d"), "only its queues");
+    let its = part.page("/search?q=task%3Aship");
+    assert!(!its.contains("/key?k=d") && !its.contains("task=ship\""), "only its queues: {its}");
+    let named = part.page("/search?q=task%3Aship+queue%3Amails");
+    assert!(named.contains("href=\"/morgue?queue=mails&#38;task=ship\""), "{named}");
 }
 
 #[test]

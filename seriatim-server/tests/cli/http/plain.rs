@@ -53,6 +53,26 @@ fn the_dead_lead_to_all_that_died_of_the_same_and_what_never_failed_is_not_burie
 }
 
 #[test]
+fn the_overview_begins_with_what_died_last_and_the_morgue_with_what_most_died_of() {
+    let api = guarded();
+    for (keys, error) in [(&["a", "b"][..], "no stamps"), (&["c"], "no address")] {
+        for key in keys {
+            push(&api, "mails", &json!({ "key": key }));
+        }
+        bury(&api, "mails", error);
+    }
+    let boss = Visitor::log_in(&api, "boss");
+    for (path, heading, is_newest) in
+        [("/", "Newest causes of death", true), ("/morgue?view=causes", "Causes of death", false)]
+    {
+        let page = boss.page(path);
+        let (_, table) = page.split_once(heading).unwrap_or_else(|| panic!("{path}: {page}"));
+        let place = |error: &str| table.find(&format!(">{error}</a>")).unwrap();
+        assert_eq!(place("no address") < place("no stamps"), is_newest, "{path}: {table}");
+    }
+}
+
+#[test]
 fn what_is_asked_about_many_counts_their_jobs_and_names_those_without_a_key() {
     let api = guarded_with("[queues.free]\nmode = \"parallel\"\n");
     for payload in 1..=2 {
@@ -61,15 +81,19 @@ fn what_is_asked_about_many_counts_their_jobs_and_names_those_without_a_key() {
     }
     let boss = Visitor::log_in(&api, "boss");
     let page = boss.page("/operations/new?action=delete_waiting&queue=free");
-    assert!(page.contains("<strong>2</strong> lanes."), "{page}");
+    assert!(page.contains("<strong>2</strong> lanes with <strong>2 jobs</strong>"), "{page}");
     assert!(page.contains("<td>no key</td>") && page.contains("All of them"), "{page}");
     assert!(!page.contains(">Error</th>"), "an empty column: {page}");
     let one = boss.page("/operations/new?action=delete_waiting&queue=mails&key=k");
     assert!(one.contains("<strong>1</strong> lane"), "{one}");
     let all = boss.page("/operations/new?action=delete_waiting&queue=mails");
     assert!(all.contains("<strong>1</strong> lane with <strong>2 jobs</strong>"), "{all}");
+    let of_key = boss.page("/confirm?deed=lane.delete&queue=mails&key=k");
+    assert!(of_key.contains("It has 2 jobs now."), "{of_key}");
     let lanes = boss.page("/queues/free/lanes");
     assert!(lanes.contains(">no key</a>"), "{lanes}");
+    let about = boss.page("/about");
+    assert!(about.contains("<dt>batches of jobs</dt><dd>yes</dd>"), "{about}");
     let docs = Request::new("GET", "/docs").send(&api.address).text();
     assert!(docs.contains("<nav aria-label=\"Groups\">") && docs.contains(">queues</a>"), "{docs}");
     assert!(docs.contains("<a href=\"/\">To the pages of this server</a>"), "{docs}");

@@ -466,6 +466,8 @@ impl Walk {
             "/jobs",
             "/jobs?queue=a&state=queued&text=s",
             "/jobs?state=succeeded",
+            "/jobs?prefix=s",
+            "/morgue?prefix=s",
             "/export/jobs?queue=a",
             "/export/lanes/a?by=key",
             "/morgue",
