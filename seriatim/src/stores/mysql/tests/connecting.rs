@@ -110,7 +110,8 @@ async fn l15_a_call_that_takes_too_long_is_given_up_and_undone() {
     // The pool does not reuse its connection, which is still busy.
     assert_eq!(hasty.queues().await.unwrap().len(), 1);
     // The same lock once more, behind the push.
-    holder.query_drop("COMMIT; START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE").await.unwrap();
+    let again = "COMMIT; START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+    holder.query_drop(again).await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
 }
 
