@@ -32,6 +32,7 @@ mod push;
 mod repair;
 mod results;
 mod siege;
+mod silent;
 #[cfg(feature = "otlp")]
 mod spans;
 mod stores;
