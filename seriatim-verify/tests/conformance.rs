@@ -31,7 +31,7 @@ fn suite_with(sequences: Range<u64>, store: &'static str, fresh: fn() -> Fresh) 
     cases().into_iter().map(trial).collect()
 }
 
-/// The cases expect less of a store that says that it cannot do something, or has no such figure. So no store says so unnoticed.
+/// The cases expect less of a store that says that it cannot do something, or lacks a figure: none says so unnoticed.
 fn can_all_but(lacking: &'static [&'static str], store: &str, fresh: fn() -> Fresh) -> Trial {
     Trial::test(format!("{store}::it_can_do_what_it_could"), move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,5 +1,5 @@
-//! What one client can do to the others, and to the memory of the server: as little as the limits say. What reaches the store is
-//! tried on each store. What the server refuses before it asks the store, on SQLite alone.
+//! What one client can do to the others, and to the memory of the server: as little as the limits say. What reaches the
+//! store is tried on each store; what the server refuses before, on SQLite alone.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

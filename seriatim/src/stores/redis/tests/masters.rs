@@ -246,7 +246,7 @@ async fn a_sweep_reaches_all_but_a_dead_master_whose_definitions_are_read_as_soo
     }
 }
 
-/// One script looks at many shards, and its keys name the first of them alone: a master refuses it for another one that has left.
+/// One script looks at many shards, and its keys name the first of them alone: a master refuses it if another one has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_shard_whose_slot_moves_does_not_tell_what_is_due_and_only_till_it_has_moved() {
     let mut site = Site::new().await;
