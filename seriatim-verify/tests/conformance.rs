@@ -3,6 +3,7 @@
 #[cfg(feature = "redis")]
 mod full;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -28,6 +29,30 @@ fn suite_with(sequences: Range<u64>, store: &'static str, fresh: fn() -> Fresh) 
         })
     };
     cases().into_iter().map(trial).collect()
+}
+
+/// The cases expect less of a store that says that it cannot do something, or lacks a figure: none says so unnoticed.
+fn can_all_but(lacking: &'static [&'static str], store: &str, fresh: fn() -> Fresh) -> Trial {
+    Trial::test(format!("{store}::it_can_do_what_it_could"), move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (said, is_certain, vitals) = runtime.block_on(async {
+            let store = fresh().await;
+            store.migrate().await.expect("the store migrates");
+            let vitals = store.vitals().await.expect("the store answers");
+            (store.capabilities(), store.wakeups().are_certain(), vitals)
+        });
+        let said = serde_json::to_value(said)?;
+        let said = said.as_object().expect("its fields").iter();
+        let mut cannot: BTreeSet<&str> =
+            said.filter(|(_, can)| can.as_bool() == Some(false)).map(|(name, _)| &**name).collect();
+        cannot.extend((!is_certain).then_some("certain wake-ups"));
+        cannot.extend(vitals.bytes.is_none().then_some("bytes"));
+        cannot.extend(vitals.connections.is_none().then_some("connections"));
+        cannot.extend(vitals.operations.is_none().then_some("operations"));
+        let lacking: BTreeSet<&str> = lacking.iter().copied().collect();
+        assert_eq!(cannot, lacking);
+        Ok(())
+    })
 }
 
 fn memory() -> Fresh {
@@ -231,5 +256,28 @@ fn main() {
             .into_iter()
             .filter(|trial| !trial.name().contains("e1_the_server")),
     );
+    trials.push(can_all_but(
+        &["bytes", "certain wake-ups", "connections", "inbox", "operations", "shared"],
+        "memory",
+        memory,
+    ));
+    #[cfg(feature = "sqlite")]
+    trials.push(can_all_but(&["connections", "operations"], "sqlite", sqlite));
+    #[cfg(feature = "postgres")]
+    trials.push(can_all_but(&["certain wake-ups"], "postgres", postgres));
+    #[cfg(feature = "mysql")]
+    trials.push(can_all_but(&["batches", "certain wake-ups", "series"], "mysql", mysql));
+    #[cfg(feature = "redis")]
+    trials.push(can_all_but(
+        &["batches", "certain wake-ups", "finished_by_time", "inbox"],
+        "redis",
+        redis,
+    ));
+    #[cfg(feature = "redis")]
+    trials.push(can_all_but(
+        &["batches", "certain wake-ups", "finished_by_time", "inbox", "store_scope"],
+        "redis_cluster",
+        redis_cluster,
+    ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -49,7 +49,7 @@ pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};
 pub use proxy::{Cut, Proxy};
 pub use redis::{Away, Redis};
-pub use redis_cluster::{RedisCluster, RedisSentinel};
+pub use redis_cluster::{RedisCluster, RedisSentinel, SlotMove};
 pub use rsync::Rsync;
 pub use shared::{
     MYSQL_VARIABLE, PGBOUNCER_VARIABLE, POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE,

@@ -33,6 +33,15 @@ pub struct RedisCluster {
     nodes: Vec<Redis>,
 }
 
+/// A slot that moves from one master to another, and a key in it.
+#[derive(Debug)]
+pub struct SlotMove {
+    key: String,
+    slot: String,
+    from: usize,
+    to: usize,
+}
+
 impl RedisCluster {
     /// Starts three masters without replicas.
     pub fn start() -> Result<Self, String> {
@@ -135,6 +144,32 @@ impl RedisCluster {
     /// Moves the slot of a key to another master, and waits until all know it and the replicas have what was moved: a
     /// failover would lose it otherwise.
     pub fn move_slot(&mut self, key: &str) -> Result<(), String> {
+        let this = self.move_of(key)?;
+        if self.move_whole(&this)? {
+            return self.wait_until_known(&this);
+        }
+        self.announce(&this)?;
+        self.end_move(&this)
+    }
+
+    /// Begins to move the slot of a key to another master, and moves this key alone.
+    pub fn begin_move(&self, key: &str) -> Result<SlotMove, String> {
+        let this = self.move_of(key)?;
+        self.announce(&this)?;
+        match self.move_key(&this, key)? {
+            true => Ok(this),
+            false => Err(format!("there is no key {key}")),
+        }
+    }
+
+    /// Moves the other keys, and waits as [`Self::move_slot`] does.
+    pub fn end_move(&self, this: &SlotMove) -> Result<(), String> {
+        self.move_keys(this)?;
+        self.wait_until_known(this)
+    }
+
+    /// Where the slot of a key is, and where it may go.
+    fn move_of(&self, key: &str) -> Result<SlotMove, String> {
         let masters = self.masters();
         let slot = self.nodes[masters[0]].send(&["CLUSTER", "KEYSLOT", key])?;
         let slot = slot.trim_start_matches(':').trim_end().to_owned();
@@ -144,13 +179,14 @@ impl RedisCluster {
         until("a master has the slot", || source().is_some())?;
         let from = source().ok_or("no master has the slot any more")?;
         let to = *masters.iter().find(|place| **place != from).ok_or("there is one master")?;
-        if !self.move_whole(&slot, (from, to))? {
-            self.move_keys(&slot, (from, to))?;
-        }
+        Ok(SlotMove { key: key.to_owned(), slot, from, to })
+    }
+
+    fn wait_until_known(&self, SlotMove { key, to, .. }: &SlotMove) -> Result<(), String> {
         // Who does not know it yet would not stand in for the other master.
-        let port = format!(":{}", self.nodes[to].port());
+        let port = format!(":{}", self.nodes[*to].port());
         let knows = |(place, node): (usize, &Redis)| match node.send(&["EXISTS", key]) {
-            Ok(_) => place == to,
+            Ok(_) => place == *to,
             Err(error) => error.contains("MOVED") && error.ends_with(&port),
         };
         until("all know where the slot is", || self.nodes.iter().enumerate().all(knows))?;
@@ -158,8 +194,8 @@ impl RedisCluster {
     }
 
     /// Lets the server move a slot, as Valkey 9 does in the background. False if it cannot.
-    fn move_whole(&self, slot: &str, (from, to): (usize, usize)) -> Result<bool, String> {
-        let (source, id) = (&self.nodes[from], self.id(to)?);
+    fn move_whole(&self, SlotMove { slot, from, to, .. }: &SlotMove) -> Result<bool, String> {
+        let (source, id) = (&self.nodes[*from], self.id(*to)?);
         let mut failed = String::new();
         for _ in 0..MOVES_MAX {
             let before = moves(source).unwrap_or_default();
@@ -186,24 +222,35 @@ impl RedisCluster {
         Err(format!("slot {slot} did not move, {MOVES_MAX} times; the last time it {failed}"))
     }
 
-    /// Moves a slot key by key: Redis, and Valkey before version 9, have no other way.
-    fn move_keys(&self, slot: &str, (from, to): (usize, usize)) -> Result<(), String> {
-        let (source, target) = (&self.nodes[from], &self.nodes[to]);
-        target.send(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &self.id(from)?])?;
-        source.send(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &self.id(to)?])?;
-        let port = target.port().to_string();
+    /// Lets both masters know what moves: Redis, and Valkey before version 9, have no other way than key by key.
+    fn announce(&self, SlotMove { slot, from, to, .. }: &SlotMove) -> Result<(), String> {
+        let (source, target) = (&self.nodes[*from], &self.nodes[*to]);
+        target.send(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &self.id(*from)?])?;
+        source.send(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &self.id(*to)?])?;
+        Ok(())
+    }
+
+    /// Whether there was such a key.
+    fn move_key(&self, SlotMove { from, to, .. }: &SlotMove, key: &str) -> Result<bool, String> {
+        let port = self.nodes[*to].port().to_string();
+        let words = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+        Ok(self.nodes[*from].send(&words)?.starts_with("+OK"))
+    }
+
+    fn move_keys(&self, this: &SlotMove) -> Result<(), String> {
+        let SlotMove { slot, from, to, .. } = this;
         loop {
-            let keys = source.send(&["CLUSTER", "GETKEYSINSLOT", slot, "100"])?;
+            let keys = self.nodes[*from].send(&["CLUSTER", "GETKEYSINSLOT", slot, "100"])?;
             let keys: Vec<&str> = keys.lines().filter(|line| line.contains('{')).collect();
             if keys.is_empty() {
                 break;
             }
             for key in keys {
-                source.send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])?;
+                self.move_key(this, key)?;
             }
         }
-        for place in [to, from].into_iter().chain(self.masters()) {
-            self.nodes[place].send(&["CLUSTER", "SETSLOT", slot, "NODE", &self.id(to)?])?;
+        for place in [*to, *from].into_iter().chain(self.masters()) {
+            self.nodes[place].send(&["CLUSTER", "SETSLOT", slot, "NODE", &self.id(*to)?])?;
         }
         Ok(())
     }

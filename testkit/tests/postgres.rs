@@ -2,6 +2,8 @@
 
 use seriatim_testkit::{Postgres, PostgresOptions, Proxy};
 
+const TABLES: &str = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'";
+
 #[test]
 fn a_killed_postgres_restarts_at_once_on_its_port_with_its_data() {
     // A durable one syncs all its files first, which is not under test here.
@@ -78,8 +80,7 @@ fn a_promoted_standby_has_what_reached_it() {
     primary.kill().unwrap();
     standby.promote().unwrap();
 
-    let tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'";
-    assert_eq!(standby.query(tables).unwrap(), "kept");
+    assert_eq!(standby.query(TABLES).unwrap(), "kept");
     standby.query("INSERT INTO kept VALUES (1)").unwrap();
 }
 
@@ -88,9 +89,20 @@ fn a_commit_of_a_synchronous_primary_waits_for_its_standby() {
     let options =
         PostgresOptions { durable: false, synchronous: true, ..PostgresOptions::default() };
     let mut primary = Postgres::start_with(options).unwrap();
-    let standby = primary.start_standby(primary.port()).unwrap();
+    let cable = Proxy::start(primary.port()).unwrap();
+    let standby = primary.start_standby(cable.port()).unwrap();
     primary.query("CREATE TABLE kept (n int)").unwrap();
+    cable.unplug();
+    let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    std::thread::scope(|scope| {
+        let commit = scope.spawn(|| primary.query("CREATE TABLE waits (n int)"));
+        while primary.query(&format!("SELECT count(*) {waiting}")).unwrap() == "0" {
+            assert!(!commit.is_finished(), "it waits for nobody");
+        }
+        primary.query(&format!("SELECT pg_terminate_backend(pid) {waiting}")).unwrap();
+        assert!(commit.join().unwrap().is_err());
+    });
     primary.kill().unwrap();
     standby.promote().unwrap();
-    assert_eq!(standby.query("SELECT count(*) FROM kept").unwrap(), "0");
+    assert_eq!(standby.query(TABLES).unwrap(), "kept");
 }

@@ -76,8 +76,7 @@ fn reading_changes_no_file_that_is_no_store() {
 
 #[test]
 fn reading_makes_nothing_on_a_server() {
-    let servers = [Server::redis(), Server::postgres(), Server::mysql()];
-    for server in servers {
+    for server in Server::each() {
         let url = server.url();
         let site = Site::new(&format!("[store]\nurl = \"{url}\"\n"));
         let shown = match url.split_once('@') {

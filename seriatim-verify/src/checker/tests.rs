@@ -1,8 +1,9 @@
 //! The checker against a correct store and against defective ones.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -459,15 +460,23 @@ fn turns_that_start_faster_than_the_rate_are_found() {
     assert_eq!(exceeded(queue, &[&begin[..], &[at(104.0), at(104.0)]].concat()), 0);
 }
 
-#[test]
-fn every_event_is_written_as_it_is_read() {
-    let mut world_history = History::new();
-    world_history.add(Event::Died { at: 1, actor: "a".into() });
-    world_history.add(Event::FinalEnd {});
-    for event in world_history.events() {
+#[tokio::test]
+async fn every_event_is_written_as_it_is_read() {
+    let groups = Groups::each(Share::default().running(1));
+    let queue = Queue::fifo("q").running(2).groups(groups).throttle(LEASE / 200);
+    let mut world = World::new(Arc::new(Memory::new()), queue, 1).await;
+    for _ in 0..300 {
+        world.step().await;
+    }
+    world.history.add(Event::Died { at: 1, actor: "a".into() });
+    world.history.add(Event::FinalEnd {});
+    let mut kinds = BTreeSet::new();
+    for event in world.history.events() {
         let text = serde_json::to_string(event).unwrap();
         assert_eq!(read(&text).unwrap().events(), std::slice::from_ref(event));
+        kinds.extend(text.split('"').nth(3).map(str::to_owned));
     }
+    assert!(kinds.len() >= 7, "{kinds:?}");
 }
 
 #[derive(Clone, Default)]
@@ -484,12 +493,14 @@ impl std::io::Write for Written {
     }
 }
 
-/// Takes whole lines.
-struct Whole;
+/// Takes whole lines, and counts them.
+#[derive(Clone, Default)]
+struct Whole(Arc<AtomicUsize>);
 
 impl std::io::Write for Whole {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         assert!(bytes.starts_with(b"{") && bytes.ends_with(b"}\n"), "{bytes:?}");
+        self.0.fetch_add(1, Ordering::Relaxed);
         Ok(bytes.len())
     }
 
@@ -500,9 +511,11 @@ impl std::io::Write for Whole {
 
 #[test]
 fn each_event_is_one_write_so_that_processes_may_share_a_file() {
-    let recorder = Recorder::new("a", Whole);
+    let written = Whole::default();
+    let recorder = Recorder::new("a", written.clone());
     recorder.died("b");
     recorder.queue(&Queue::fifo("q".repeat(100)));
+    assert_eq!(written.0.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

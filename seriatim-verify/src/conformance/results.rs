@@ -152,6 +152,7 @@ async fn results_in_a_batch_stay_with_their_turns(mut bench: Bench) {
         };
         bench.push_all((0..6).map(job).collect()).await;
         let turns = bench.claimed(bench.claim_request(name, 6)).await.turns;
+        assert_eq!(turns.len(), 6, "{mode}");
         let verdict = |place: usize| match place % 3 {
             0 => done(&place.to_string()),
             1 => Outcome::Done.into(),

@@ -36,6 +36,13 @@ async fn series(bench: &mut Bench, series_max: u32) -> Turn {
     bench.claimed(request).await.turns.remove(0)
 }
 
+/// Claims the lane with all these jobs. `None` where the store hands out no series: there the first is claimed alone.
+async fn series_of(bench: &mut Bench, jobs: &[&str]) -> Option<Turn> {
+    let turn = series(bench, jobs.len() as u32).await;
+    assert_eq!(tags(&turn), first(bench, jobs));
+    (turn.jobs.len() > 1).then_some(turn)
+}
+
 /// What a turn has where the store hands out series, or one job where it does not.
 fn first<'t>(bench: &Bench, tags: &'t [&'t str]) -> &'t [&'t str] {
     if bench.store.capabilities().series { tags } else { &tags[..1] }
@@ -128,12 +135,8 @@ async fn jobs_that_were_not_started_go_back_as_they_were(mut bench: Bench) {
 async fn a_failure_counts_for_the_job_that_was_started(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     push(&mut bench, &["a", "b", "c", "d"]).await;
-    let turn = series(&mut bench, 4).await;
-    if turn.jobs.len() == 1 {
-        return;
-    }
-    let mut settlement = bench.planned(&turn, Verdict { done: 1, ..failure().into() });
-    settlement.keep.others_unstarted = true;
+    let Some(turn) = series_of(&mut bench, &["a", "b", "c", "d"]).await else { return };
+    let settlement = second_failed(&bench, &turn);
     assert!(bench.settle(vec![settlement]).await[0].is_ok());
     bench.pass(WAIT);
     let failed = series(&mut bench, 4).await;
@@ -159,10 +162,7 @@ async fn a_failure_ends_what_is_done_and_leaves_what_was_not_started_as_it_is(mu
         Job::new("q", &payload).unwrap().key("k").idempotency_key(tag)
     };
     let pushed = bench.push_all(["a", "b", "c", "d", "e"].map(large).into()).await;
-    let turn = series(&mut bench, 4).await;
-    if turn.jobs.len() == 1 {
-        return;
-    }
+    let Some(turn) = series_of(&mut bench, &["a", "b", "c", "d"]).await else { return };
     bench.push(job("0").score(-1.0)).await;
     let settlement = second_failed(&bench, &turn);
     assert_eq!(bench.settle(vec![settlement]).await, [Settled::ok(Vec::new())]);
@@ -189,8 +189,8 @@ async fn a_failure_ends_what_is_done_and_leaves_what_was_not_started_as_it_is(mu
 async fn a_job_that_was_cancelled_behind_a_failure_ends_cancelled(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     push(&mut bench, &["a", "b", "c", "d"]).await;
-    let turn = series(&mut bench, 4).await;
-    let Some(third) = turn.jobs.get(2).map(|job| job.id) else { return };
+    let Some(turn) = series_of(&mut bench, &["a", "b", "c", "d"]).await else { return };
+    let third = turn.jobs[2].id;
     assert_eq!(bench.cancel(third).await, Cancelled::Flagged);
     let settlement = second_failed(&bench, &turn);
     assert_eq!(bench.settle(vec![settlement]).await, [Settled::ok(vec![third])]);
@@ -265,8 +265,8 @@ async fn jobs_pushed_meanwhile_wait_for_the_next_turn(mut bench: Bench) {
 async fn a_cancelled_job_of_a_series_ends_cancelled_and_the_others_go_back(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     push(&mut bench, &["a", "b", "c"]).await;
-    let turn = series(&mut bench, 9).await;
-    let Some(second) = turn.jobs.get(1).map(|job| job.id) else { return };
+    let Some(turn) = series_of(&mut bench, &["a", "b", "c"]).await else { return };
+    let second = turn.jobs[1].id;
     assert_eq!(bench.cancel(second).await, Cancelled::Flagged);
     let verdict = Verdict { done: 1, ..Outcome::Release.into() };
     let settled = bench.end(&turn, verdict).await;

@@ -209,7 +209,10 @@ impl Stage {
         for node in &self.nodes {
             node.stop(true).await;
         }
-        let stats = self.world.store.stats(None).await.unwrap_or_default();
+        let stats = match self.world.store.stats(None).await {
+            Ok(stats) => stats,
+            Err(error) => return Some(format!("error: nothing tells what is held: {error}")),
+        };
         let running: u64 = stats.iter().map(|queue| queue.claimed).sum();
         (running > 0)
             .then(|| format!("held: {running} lanes are held after all nodes have stopped"))

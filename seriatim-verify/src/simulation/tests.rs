@@ -10,10 +10,10 @@ use crate::checker::Judgement;
 /// Seeds of each mode in the short run; `cargo xtask simulate` runs any number.
 const SEEDS: u64 = 40;
 
-/// Runs both modes of these seeds on two threads; returns the failures.
-fn failures(seeds: u64) -> Vec<String> {
+/// Runs both modes of these seeds on two threads.
+fn outcomes(seeds: u64) -> Vec<Outcome> {
     let next = AtomicU64::new(0);
-    let failed = Mutex::new(Vec::new());
+    let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -24,14 +24,12 @@ fn failures(seeds: u64) -> Vec<String> {
                     }
                     let mode = Mode::ALL[number as usize % 2];
                     let outcome = run(number / 2, &Options::new(mode));
-                    if outcome.failure.is_some() {
-                        failed.lock().expect("a lock").push(outcome.to_string());
-                    }
+                    done.lock().expect("a lock").push(outcome);
                 }
             });
         }
     });
-    failed.into_inner().expect("a lock")
+    done.into_inner().expect("a lock")
 }
 
 fn passes(seed: u64, mode: Mode) {
@@ -41,8 +39,15 @@ fn passes(seed: u64, mode: Mode) {
 
 #[test]
 fn nothing_wrong_happens_and_everything_ends() {
-    let failed = failures(SEEDS);
+    let outcomes = outcomes(SEEDS);
+    let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some());
+    let failed: Vec<String> = failed.map(ToString::to_string).collect();
     assert!(failed.is_empty(), "{failed:#?}");
+    // And much happened.
+    let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
+    let injected = sum(|outcome| outcome.injected.values().sum());
+    let (turns, rescued) = (sum(|outcome| outcome.report.turns), sum(|one| one.report.rescued));
+    assert!(injected > SEEDS && turns > SEEDS && rescued > 0, "{injected}, {turns}, {rescued}");
 }
 
 #[test]
@@ -50,6 +55,7 @@ fn the_same_seed_gives_the_same_history() {
     for seed in 0..10 {
         let options = Options { trace: true, ..Options::new(Mode::ALL[seed as usize % 2]) };
         let (first, second) = (run(seed, &options), run(seed, &options));
+        assert!(first.trace.iter().any(|line| !line.starts_with('#')), "seed {seed}");
         for (one, other) in first.trace.iter().zip(&second.trace) {
             assert_eq!(one, other, "seed {seed}");
         }

@@ -45,6 +45,13 @@ impl Server {
         Self::Redis(Redis::start_with(&["--appendfsync", "always"]).unwrap())
     }
 
+    /// A server of each kind, which runs until the next one starts.
+    pub(crate) fn each() -> impl Iterator<Item = Self> {
+        let starts: [fn() -> Self; 3] = [Self::postgres, Self::mysql, Self::redis];
+        // So that a failure tells on which it was.
+        starts.into_iter().map(|start| start()).inspect(|server| println!("{}", server.url()))
+    }
+
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Postgres(server) => server.url(),

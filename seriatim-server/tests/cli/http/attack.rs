@@ -1,4 +1,5 @@
-//! What one client can do to the others, and to the memory of the server: as little as the limits say.
+//! What one client can do to the others, and to the memory of the server: as little as the limits say. What reaches the
+//! store is tried on each store; what the server refuses before, on SQLite alone.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::Api;
 use super::client::Request;
-use crate::faults::Server;
+use super::{Api, on_each_store};
 use crate::site::{Site, secret};
 
 /// What a client may make the server grow by, in MiB.
@@ -35,15 +35,6 @@ fn grows_little(api: &Api, what: &str, attack: impl FnOnce()) {
     let most = memory(api, "VmHWM");
     println!("{what}: from {before} to {most} MiB");
     assert!(most < before + GROWTH_MIB_MAX, "{what}: from {before} to {most} MiB");
-}
-
-/// Runs an attack that reaches the store on SQLite, PostgreSQL and MySQL. Its argument makes a site from a configuration without a
-/// store. The server refuses other attacks before it asks the store: for them SQLite alone will do.
-fn on_each_store(attack: impl Fn(&dyn Fn(&str) -> Site)) {
-    attack(&|config| Site::new(config));
-    for server in [Server::postgres(), Server::mysql()] {
-        attack(&|config| Site::new(&format!("[store]\nurl = \"{}\"\n{config}", server.url())));
-    }
 }
 
 fn start(site: Site) -> Api {

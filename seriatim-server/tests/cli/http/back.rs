@@ -2,17 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::Api;
 use super::client::{Answer, Request};
-use crate::faults::Server;
+use super::{Api, on_each_store};
 use crate::site::Site;
 
 /// Keys that one worker hoards.
 const HOARDED: usize = 1_200;
-
-fn on(server: &Server, config: &str) -> Site {
-    Site::new(&format!("[store]\nurl = \"{}\"\n{config}", server.url()))
-}
 
 fn claim(api: &Api, worker: &str, limit: usize, lease_sec: u32) -> Answer {
     let body = json!({
@@ -66,13 +61,8 @@ fn hoarded(site: Site) {
 }
 
 #[test]
-fn hoarded_lanes_are_taken_back_and_work_goes_on_with_sqlite() {
-    hoarded(Site::new(""));
-}
-
-#[test]
-fn hoarded_lanes_are_taken_back_and_work_goes_on_with_postgresql() {
-    hoarded(on(&Server::postgres(), ""));
+fn hoarded_lanes_are_taken_back_and_work_goes_on() {
+    on_each_store(|site| hoarded(site("")));
 }
 
 fn long_leases(site: Site) {
@@ -100,13 +90,8 @@ fn long_leases(site: Site) {
 }
 
 #[test]
-fn a_lease_is_no_longer_than_the_queue_allows_with_sqlite() {
-    long_leases(Site::new(""));
-}
-
-#[test]
-fn a_lease_is_no_longer_than_the_queue_allows_with_postgresql() {
-    long_leases(on(&Server::postgres(), ""));
+fn a_lease_is_no_longer_than_the_queue_allows() {
+    on_each_store(|site| long_leases(site("")));
 }
 
 /// A producer that pushes to ever new names.
@@ -141,13 +126,8 @@ fn filled(site: Site) {
 const TWENTY: &str = "[http]\nimplied_queues = 20\n[queues.declared]\nmode = \"parallel\"\n";
 
 #[test]
-fn pushes_make_so_many_queues_and_no_more_with_sqlite() {
-    filled(Site::new(TWENTY));
-}
-
-#[test]
-fn pushes_make_so_many_queues_and_no_more_with_postgresql() {
-    filled(on(&Server::postgres(), TWENTY));
+fn pushes_make_so_many_queues_and_no_more() {
+    on_each_store(|site| filled(site(TWENTY)));
 }
 
 fn deleted(site: Site) {
@@ -175,13 +155,8 @@ fn deleted(site: Site) {
 }
 
 #[test]
-fn a_deleted_queue_leaves_nothing_behind_with_sqlite() {
-    deleted(Site::new(""));
-}
-
-#[test]
-fn a_deleted_queue_leaves_nothing_behind_with_postgresql() {
-    deleted(on(&Server::postgres(), ""));
+fn a_deleted_queue_leaves_nothing_behind() {
+    on_each_store(|site| deleted(site("")));
 }
 
 #[test]

@@ -133,9 +133,10 @@ async fn a_thousand_guessed_tokens_end_no_command_of_the_engine_on_sqlite() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_thousand_guessed_tokens_end_no_command_of_the_engine_on_postgresql() {
-    let server = Server::postgres();
-    guesses_settle_nothing(Some(&server.url())).await;
+async fn a_thousand_guessed_tokens_end_no_command_of_the_engine_on_each_server() {
+    for server in Server::each() {
+        guesses_settle_nothing(Some(&server.url())).await;
+    }
 }
 
 /// How many lanes somebody may take over who looks that much later.
@@ -198,9 +199,10 @@ async fn a_foreign_heartbeat_forges_no_progress_and_stretches_no_lease_on_sqlite
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_foreign_heartbeat_forges_no_progress_and_stretches_no_lease_on_postgresql() {
-    let server = Server::postgres();
-    foreign_heartbeats_do_nothing(Some(&server.url())).await;
+async fn a_foreign_heartbeat_forges_no_progress_and_stretches_no_lease_on_each_server() {
+    for server in Server::each() {
+        foreign_heartbeats_do_nothing(Some(&server.url())).await;
+    }
 }
 
 /// Two servers behind one address, of which the first is killed and starts again.

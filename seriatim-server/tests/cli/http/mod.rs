@@ -32,6 +32,7 @@ mod push;
 mod repair;
 mod results;
 mod siege;
+mod silent;
 #[cfg(feature = "otlp")]
 mod spans;
 mod stores;
@@ -48,6 +49,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::faults::Server;
 use crate::site::{PATIENCE, Serving, Site};
 use client::{Answer, Request};
 
@@ -57,6 +59,14 @@ pub(crate) struct Api {
     pub(crate) serving: Serving,
     pub(crate) address: String,
     log: Arc<Log>,
+}
+
+/// Runs a test on each store. Its argument makes a site from a configuration without a store.
+fn on_each_store(test: impl Fn(&dyn Fn(&str) -> Site)) {
+    test(&|config| Site::new(config));
+    for server in Server::each() {
+        test(&|config| Site::new(&format!("[store]\nurl = \"{}\"\n{config}", server.url())));
+    }
 }
 
 /// What a process has said. It comes through a pipe, behind what the process has done.

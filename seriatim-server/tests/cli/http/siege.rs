@@ -247,7 +247,8 @@ fn under_all_attacks_at_once_no_lane_is_lost_and_an_admin_can_act_on_sqlite() {
 }
 
 #[test]
-fn under_all_attacks_at_once_no_lane_is_lost_and_an_admin_can_act_on_postgresql() {
-    let server = Server::postgres();
-    all_at_once(&format!("[store]\nurl = \"{}\"\n", server.url()));
+fn under_all_attacks_at_once_no_lane_is_lost_and_an_admin_can_act_on_each_server() {
+    for server in Server::each() {
+        all_at_once(&format!("[store]\nurl = \"{}\"\n", server.url()));
+    }
 }

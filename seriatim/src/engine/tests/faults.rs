@@ -224,6 +224,23 @@ async fn s5_d10_a_job_whose_wake_up_was_lost_is_found_by_the_next_poll() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_of_a_queue_whose_part_of_the_store_does_not_say_what_is_due_is_found_by_a_claim() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.deaf.store(true, Ordering::SeqCst);
+    *rig.faults.silent.lock().unwrap() = Some("mail");
+    // An engine with one queue asks nothing before it claims.
+    let builder = counting(&rig, &log).worker("idle", |_: Batch<u32>| async {});
+    let running = Running::start(builder.poll_interval(secs(7)));
+    pass(secs(2)).await;
+    let pushed = tokio::time::Instant::now();
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(1).await;
+    assert!(pushed.elapsed() <= secs(7), "{:?}", pushed.elapsed());
+    assert!(rig.faults.due_calls.load(Ordering::SeqCst) > 0);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn single_pushes_of_many_callers_share_batches() {
     let rig = Rig::new();
     let client = Client::new(rig.shared());

@@ -109,7 +109,9 @@ async fn l15_a_call_that_takes_too_long_is_given_up_and_undone() {
     assert!(error.to_string().contains("call_timeout"), "{error}");
     // The pool does not reuse its connection, which is still busy.
     assert_eq!(hasty.queues().await.unwrap().len(), 1);
-    holder.query_drop("COMMIT").await.unwrap();
+    // The same lock once more, behind the push.
+    let again = "COMMIT; START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+    holder.query_drop(again).await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
 }
 

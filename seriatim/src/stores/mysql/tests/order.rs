@@ -1,5 +1,7 @@
 //! The order of locks, and what waits for them.
 
+use tokio::time::timeout;
+
 use super::*;
 use crate::Mode;
 use crate::model::LaneId;
@@ -72,6 +74,30 @@ async fn cancels_and_settles_lock_lanes_without_a_key_in_one_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_claim_under_way_takes_is_there_to_be_seen_when_it_has_been_given_up() {
     contended::what_a_claim_under_way_takes_is_seen_when_it_was_given_up(&Named::new().await).await;
+}
+
+/// The server goes on until it has the lock, and undoes all when it finds that nobody waits any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_nobody_waits_for_any_more_takes_nothing() {
+    let database = Named::new().await;
+    let store = &database.store;
+    declare(store, Queue::fifo("q")).await;
+    push(store, vec![job("a", 1)]).await;
+    let holder = database.hold_claims().await;
+    let hasty = format!("{}?call_timeout=500ms", address(&database.name));
+    let hasty = Mysql::connect(&hasty).await.unwrap();
+    let claims = hasty.claim(claim_request("q", 1));
+    let (claimed, ()) = tokio::join!(claims, database.until_waiting(1));
+    let error = claimed.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(claim(store, "q", 1).await.turns.is_empty(), "the server has it locked");
+    database.roll_back(holder).await;
+    let free = async {
+        while claim(store, "q", 1).await.turns.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, free).await.expect("others may claim it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -55,6 +55,13 @@ impl Site {
         (self.place_of("{g}:meta"), self.place_of_queue(1))
     }
 
+    /// A key of the first shard of a queue.
+    async fn meta_of(&self, queue: &str) -> String {
+        let all = self.store.queues().await.unwrap();
+        let number = all.iter().find(|view| *view.queue.name == *queue).unwrap().number;
+        format!("{}:{{q{number}:0}}:meta", self.prefix)
+    }
+
     /// The master that has the first shard of a queue.
     fn place_of_queue(&mut self, number: u32) -> usize {
         self.place_of(&format!("{{q{number}:0}}:meta"))
@@ -109,6 +116,16 @@ impl Site {
         let before = self.scripts().await;
         assert_eq!(self.store.due(Vec::new()).await.unwrap().len(), 2 + NARROW);
         assert_eq!(self.scripts().await - before, 3);
+    }
+
+    /// What is due is known of all queues, although the store asks a master for a shard that is no longer there.
+    async fn due_is_known_after_a_move(&mut self) {
+        let before = self.scripts().await;
+        let due = self.store.due(Vec::new()).await.unwrap();
+        assert!(due.iter().all(|one| !one.unanswered), "{due:?}");
+        assert_eq!(due.iter().filter(|one| one.due.is_some()).count(), NARROW, "{due:?}");
+        assert!(self.scripts().await - before > 3, "each shard of a part is asked for by itself");
+        self.is_asked_once().await;
     }
 
     /// What is due is known of these queues, of which each second one has a job; but of those of a dead master nothing is.
@@ -227,6 +244,30 @@ async fn a_sweep_reaches_all_but_a_dead_master_whose_definitions_are_read_as_soo
         let place = site.place_of(&format!("{{q1:{}}}:meta", Shard::of_job(job).shard));
         assert_eq!(place, *dead);
     }
+}
+
+/// One script looks at many shards, and its keys name the first of them alone: a master refuses it if another one has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_shard_whose_slot_moves_does_not_tell_what_is_due_and_only_till_it_has_moved() {
+    let mut site = Site::new().await;
+    let narrow = site.narrow_queues().await;
+    let jobs = narrow.iter().map(|(name, _)| Job::new(&**name, &1).unwrap().key("k"));
+    push(&site.store, jobs.collect()).await;
+    let (last, _) = narrow.last().unwrap();
+    let (first, last_key) = (site.meta_of("q").await, site.meta_of(last).await);
+    site.is_asked_once().await;
+
+    let on_its_way = site.cluster.begin_move(&last_key).unwrap();
+    let due = site.store.due(Vec::new()).await.unwrap();
+    let silent: Vec<_> = due.iter().filter(|one| one.unanswered).map(|one| &one.queue).collect();
+    assert_eq!(silent, [last]);
+    assert_eq!(due.iter().filter(|one| one.due.is_some()).count(), NARROW - 1, "{due:?}");
+    site.cluster.end_move(&on_its_way).unwrap();
+    site.due_is_known_after_a_move().await;
+
+    // The script follows it to a master that lacks the others of its part.
+    site.cluster.move_slot(&first).unwrap();
+    site.due_is_known_after_a_move().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -54,60 +54,24 @@ async fn a_sentinel_s_new_master_goes_on_with_what_was_confirmed() {
     }
 }
 
-/// The slot of the queue's only shard, and the node that has it.
-fn place_of_shard(cluster: &mut RedisCluster, prefix: &str) -> (String, usize) {
-    let key = format!("{prefix}:{{q1:0}}:meta");
-    let answer = cluster.nodes()[0].send(&["CLUSTER", "KEYSLOT", &key]).unwrap();
-    let slot = answer.trim_start_matches(':').lines().next().unwrap().to_owned();
-    let place = slot.parse::<usize>().unwrap() * 3 / 16_384;
-    (slot, place.min(2))
-}
-
-fn second_line(answer: &str) -> String {
-    answer.lines().nth(1).unwrap().to_owned()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_whose_slot_moves_to_another_node_loses_nothing_and_is_followed() {
     let mut cluster = RedisCluster::start().unwrap();
-    commands_wait_while_each_node_has_half_of_a_shard(&mut cluster).await;
+    commands_wait_while_each_node_has_half_of_a_shard(&cluster).await;
     a_claim_follows_its_shard_to_its_payloads(&mut cluster).await;
 }
 
-async fn commands_wait_while_each_node_has_half_of_a_shard(cluster: &mut RedisCluster) {
+async fn commands_wait_while_each_node_has_half_of_a_shard(cluster: &RedisCluster) {
     let prefix = new_prefix();
     let store = open_at(&cluster.url(), &prefix).await;
     declare(&store, Queue::fifo("q")).await;
     push(&store, (0..50).map(|i| job(&format!("k{i}"), i)).collect()).await;
-    let (slot, from) = place_of_shard(cluster, &prefix);
-    let to = (from + 1) % 3;
-    let ids: Vec<String> = cluster
-        .nodes()
-        .iter()
-        .map(|n| second_line(&n.send(&["CLUSTER", "MYID"]).unwrap()))
-        .collect();
-    let nodes = cluster.nodes();
-    nodes[to].send(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[from]]).unwrap();
-    nodes[from].send(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[to]]).unwrap();
-    let port = nodes[to].port().to_string();
-    let keys = nodes[from].send(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).unwrap();
-    let keys: Vec<&str> = keys.lines().filter(|line| line.starts_with(&prefix)).collect();
-    let (first, rest) = keys.split_at(keys.len() / 2);
-    assert!(!first.is_empty() && !rest.is_empty());
-    let migrate = |keys: &[&str]| {
-        for key in keys {
-            nodes[from].send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).unwrap();
-        }
-    };
-    migrate(first);
-    // Commands that arrive while each side has half of the shard wait and run on neither.
+    let on_its_way = cluster.begin_move(&format!("{prefix}:{{q1:0}}:lanes")).unwrap();
+    // Commands that arrive while each side has a part of the shard wait and run on neither.
     let between = Push { now: None, jobs: vec![job("k0", 50)] };
     let pushed = tokio::time::timeout(Duration::from_millis(300), store.push(between)).await;
     assert!(pushed.is_err(), "{pushed:?}");
-    migrate(rest);
-    for node in [to, from, (to + 1) % 3] {
-        nodes[node].send(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[to]]).unwrap();
-    }
+    cluster.end_move(&on_its_way).unwrap();
     push(&store, vec![job("k0", 51)]).await;
     let mut tags = drain(&store).await;
     tags.sort_unstable();
