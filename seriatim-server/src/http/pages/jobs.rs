@@ -237,7 +237,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         queues.map(|stats| (stats.queue.to_string(), stats.dead)).collect();
     let of_wish = |queue: &str| wish.queue.is_empty() || wish.queue == queue;
     let all = queues.iter().filter(|(queue, _)| of_wish(queue)).map(|(_, dead)| dead).sum();
-    let is_filtered = wish.filters().looks() || !wish.key.is_empty();
+    let is_filtered = wish.filters().is_any();
     let base = &visit.frame.base;
     let with = |path: &str, more: &[(&str, &str)]| {
         let pairs: Vec<(&str, &str)> =
