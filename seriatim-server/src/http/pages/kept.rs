@@ -96,9 +96,9 @@ mod tests {
     use crate::config::Role;
 
     #[tokio::test]
-    async fn what_a_stranger_typed_takes_its_share_of_memory_until_the_page_that_repeats_it_is_sent()
-     {
-        let token = KnownToken::new("boss".to_owned(), "no-stranger-knows", Role::Admin, Scope::default());
+    async fn what_a_stranger_typed_takes_memory_until_the_page_that_repeats_it_is_sent() {
+        let (name, secret) = ("boss".to_owned(), "no-stranger-knows");
+        let token = KnownToken::new(name, secret, Role::Admin, Scope::default());
         let guard = Guard { tokens: vec![token], ..Guard::default() };
         let app = App::mounted(Arc::new(Memory::new()), guard);
         let service = TowerToHyperService::new(build(&app));
