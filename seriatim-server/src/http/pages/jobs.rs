@@ -347,8 +347,8 @@ fn buttons(
     let all = |action: &Action| operations::Wish { action: *action, ..filters.clone() };
     let buttons = button::operations(visit, wish.actions().iter().map(all));
     let has_some = |of: &&QueueStats| {
-        let jobs = if wish.state == Status::Dead { of.dead } else { of.jobs };
-        jobs > 0 && visit.scope.has_queue(&of.queue)
+        let finds_some = wish.actions().iter().any(|action| action.finds_some(of));
+        finds_some && visit.scope.has_queue(&of.queue)
     };
     let busy = stats.iter().filter(has_some).count();
     match wish.queue.is_empty() && busy > QUEUES_MAX && !buttons.is_empty() {
