@@ -37,6 +37,11 @@ impl Filters<'_> {
         })
     }
 
+    /// Whether any is set.
+    pub(crate) fn is_any(self) -> bool {
+        self.looks() || !self.key.is_empty()
+    }
+
     /// Whether the store looks at jobs one by one for those that fit.
     pub(crate) fn looks(self) -> bool {
         self.seeks() || !self.from.is_empty() || !self.to.is_empty()

@@ -5,7 +5,7 @@ use seriatim::Timestamp;
 use seriatim::store::Store;
 
 use super::args::Common;
-use super::job_filters::WhichArgs;
+use super::job_filters::{WhichArgs, no_dead_jobs};
 use crate::app::job_filters::Filters;
 use crate::app::{causes, find};
 use crate::base::text::count;
@@ -45,11 +45,8 @@ pub(super) async fn show(
         find::queue(store, queue).await?;
     }
     let found = causes::document(&causes::latest(store, queue, filters, |_| true).await?);
-    let none = match queue {
-        Some(queue) => format!("no dead jobs of {queue}"),
-        None => "no dead jobs".to_owned(),
-    };
-    tell(json, &found, table(&found.causes, store.now().await?).or(none));
+    let table = table(&found.causes, store.now().await?);
+    tell(json, &found, table.or(no_dead_jobs(queue, filters)));
     if found.more && !json {
         hint(format!("counted among the latest {} dead jobs", found.looked_at));
     }

@@ -56,6 +56,12 @@ pub(super) struct FilterArgs {
     scan_max: u32,
 }
 
+/// What is said of an empty list of dead jobs: with filters there may be others.
+pub(super) fn no_dead_jobs(queue: Option<&str>, filters: Filters<'_>) -> String {
+    let of = queue.map(|queue| format!(" of {queue}")).unwrap_or_default();
+    format!("no dead jobs{of}{}", if filters.is_any() { " match" } else { "" })
+}
+
 impl WhichArgs {
     pub(super) fn given(&self) -> Filters<'_> {
         Filters {

@@ -88,7 +88,11 @@ impl Key {
             say_json(&story.document());
             return Ok(());
         }
-        say(table(&story.rows, now).or("nothing is remembered"));
+        let none = match story.next {
+            Some(_) => "nothing in the part that was read",
+            None => "nothing is remembered",
+        };
+        say(table(&story.rows, now).or(none));
         if !story.without_journal.is_empty() {
             let queues = story.without_journal.join(", ");
             hint(format!(

@@ -8,7 +8,7 @@ use seriatim::{JobId, Payload, Rate, SharedStore, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
 use super::causes;
-use super::job_filters::FilterArgs;
+use super::job_filters::{FilterArgs, no_dead_jobs};
 use super::jobs::{hint_more, payload_cell, show_job};
 use super::operations::{carry_out, time_of};
 use crate::app::act::{self, Bulk};
@@ -166,7 +166,8 @@ impl Morgue {
             say_json(&document::Jobs::from(page));
             return Ok(());
         }
-        say(table(&page.rows, store.now().await?).or(format!("no dead jobs of {}", self.queue)));
+        let none = no_dead_jobs(Some(&self.queue), self.filters.given());
+        say(table(&page.rows, store.now().await?).or(none));
         hint_more(&page);
         Ok(())
     }

@@ -59,7 +59,15 @@ impl Scheduled {
             say_json(&Lanes::from(page));
             return Ok(());
         }
-        say(table(&page.rows, now).or("nothing is due later"));
+        let filters = [&self.prefix, &self.due_from, &self.due_to];
+        let none = match page.next {
+            Some(_) => "none of the lanes that were read matches",
+            None if filters.iter().any(|text| !text.is_empty()) => {
+                "nothing that matches is due later"
+            }
+            None => "nothing is due later",
+        };
+        say(table(&page.rows, now).or(none));
         if is_by_queue && !page.rows.is_empty() {
             hint("these are queue by queue, in the order of their names");
         }

@@ -28,13 +28,23 @@ impl KeyConfig {
 
     /// The text of the key.
     pub(crate) fn text(&self) -> Result<String, String> {
-        let text = match (&self.env, &self.file) {
-            (Some(name), _) => std::env::var(name)
-                .map_err(|_| format!("variable {name} is not set, or is not text"))?,
-            (None, Some(file)) => std::fs::read_to_string(file)
-                .map_err(|e| format!("cannot read {}: {e}", file.display()))?,
+        let (place, text) = match (&self.env, &self.file) {
+            (Some(name), _) => {
+                let text = std::env::var(name)
+                    .map_err(|_| format!("variable {name} is not set, or is not text"))?;
+                (format!("variable {name}"), text)
+            }
+            (None, Some(file)) => {
+                let place = file.display().to_string();
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| format!("cannot read {place}: {error}"))?;
+                (place, text)
+            }
             (None, None) => return Err("write `env` or `file`".to_owned()),
         };
-        Ok(text.trim().to_owned())
+        match text.trim() {
+            "" => Err(format!("{place} is empty")),
+            text => Ok(text.to_owned()),
+        }
     }
 }

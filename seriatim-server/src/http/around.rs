@@ -111,7 +111,7 @@ impl Gate {
         let Some(visit) = visit else { return problem.into_response() };
         let (parts, body) = request.into_parts();
         let asks = match self.of_stranger(&parts, body).await {
-            Ok(read) => visit.asks_to_log_in(&read.bytes),
+            Ok(read) => visit.asks_to_log_in(&read.bytes).map(|page| read.held_by(page)),
             Err(_) => None,
         };
         asks.unwrap_or_else(|| problem.into_response())
@@ -301,7 +301,7 @@ impl Gate {
             true => self.pass(who, request, next).await,
             // What is done may stand in the body, which is small.
             false => match self.heard(who, request, &mut entry).await {
-                Ok((request, _body)) => self.pass(who, request, next).await,
+                Ok((request, body)) => body.held_by(self.pass(who, request, next).await),
                 Err(problem) => problem.into_response(),
             },
         };

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
 use tokio::sync::SemaphorePermit;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::event_stream::{self, EVENT_STREAM, Source};
 use super::jobs::rows_max;
-use super::limits::{STATS_INTERVAL, off_thread};
+use super::limits::{ANSWER_WAIT_MAX, STATS_INTERVAL, off_thread};
 use super::{
     Access, Answer, App, Caller, Connection, Part, Problem, Query, Result, Route, Scope, Shared,
 };
@@ -83,10 +83,12 @@ pub(super) async fn of_key(app: &App, scope: &Scope, wanted: OfKey<'_>) -> Resul
     Ok(journal::of_key(&*app.store, wanted, keeps, sees).await?)
 }
 
-/// A place to search the journal, once the store has what this process gathered.
+/// A place to search the journal, once the store has what this process gathered. It is waited for: an export needs one for
+/// each step, and would end in the middle if others search.
 async fn search(app: &App) -> Result<SemaphorePermit<'_>> {
-    let place = app.journal.searches.try_acquire();
-    let place = place.map_err(|_| Problem::too_many("too many searches of the journal"))?;
+    let Ok(Ok(place)) = timeout(ANSWER_WAIT_MAX, app.journal.searches.acquire()).await else {
+        return Err(Problem::too_many("too many searches of the journal"));
+    };
     if let Some(book) = app.journal.book() {
         book.flush(&*app.store).await?;
     }

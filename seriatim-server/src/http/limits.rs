@@ -306,6 +306,14 @@ impl Body {
             None => self.share = Some(more),
         }
     }
+
+    /// Holds its share until this answer is sent, which may repeat what it has.
+    pub(super) fn held_by(self, response: Response) -> Response {
+        match self.share {
+            Some(share) => held(response, share),
+            None => response,
+        }
+    }
 }
 
 /// Holds a share of a budget until the answer is sent, if it is a large one.

@@ -1,140 +1,98 @@
-//! The key of what pages give to their visitors: one for all nodes of a store, in a note there. So what a page of one node
+//! The key of what pages give to their visitors: one for all nodes of a store, made of its secret. So what a page of one node
 //! gave is known to every other one, however its visitors have logged in.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-use seriatim::store::{Lead, NodeId, Note, NoteQuery, Store};
-use seriatim::{Error, ErrorKind};
-use tokio::time::{Instant, sleep, timeout};
+use seriatim::store::{Secret, Store};
+use tokio::time::{Instant, timeout};
 
+use super::work::store_secret;
 use crate::base::lock::lock;
-use crate::base::random::random;
 
 /// A key, to derive others from.
 pub(super) type Key = [u8; 32];
 
-/// The note, with the key in hexadecimal digits.
-const NOTE: &str = "page-key";
-/// How long it is used without a look at the store: one that was emptied may have got another key from another node.
+/// Keeps it apart from other uses of the secret.
+const PURPOSE: &str = "seriatim 2026 dashboard pages";
+/// How long it is used without a look at the store: one that was emptied may have got another secret from another node.
 const FRESH_FOR: Duration = Duration::from_secs(60);
 /// How long a request waits for the store.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a node may take to make a key, and how often others look whether it has.
-const LEADS_FOR: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The key, as far as it is known here.
 #[derive(Default)]
-pub(super) struct PageKey {
-    known: Mutex<Option<Known>>,
-    making: tokio::sync::Mutex<()>,
-}
+pub(super) struct PageKey(Mutex<Option<Known>>);
 
 #[derive(Clone, Copy)]
 struct Known {
-    key: Key,
+    secret: Secret,
     looked_at: Instant,
 }
 
 impl PageKey {
     /// The key that is known without a look at the store.
     pub(super) fn known(&self) -> Option<Key> {
-        lock(&self.known).map(|known| known.key)
+        lock(&self.0).map(|known| key_of(known.secret))
     }
 
     /// The key; none while the store does not answer and it is not known here.
-    pub(super) async fn get(&self, store: &dyn Store, node: &str) -> Option<Key> {
+    pub(super) async fn get(&self, store: &dyn Store) -> Option<Key> {
         let own = {
-            let mut known = lock(&self.known);
+            let mut known = lock(&self.0);
             if let Some(known) = known.as_mut() {
                 if known.looked_at.elapsed() < FRESH_FOR {
-                    return Some(known.key);
+                    return Some(key_of(known.secret));
                 }
                 // One request looks; the others go on with what is known.
                 known.looked_at = Instant::now();
             }
-            known.map(|known| known.key)
+            known.map(|known| known.secret)
         };
-        let looked = timeout(WAIT_MAX, self.look(store, node, own)).await;
-        match looked {
-            Ok(Ok(key)) => {
-                *lock(&self.known) = Some(Known { key, looked_at: Instant::now() });
-                Some(key)
+        let secret = match timeout(WAIT_MAX, store_secret(store, own)).await {
+            Ok(Ok(secret)) => {
+                *lock(&self.0) = Some(Known { secret, looked_at: Instant::now() });
+                Some(secret)
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "cannot read the key of pages");
                 own
             }
             Err(_) => own,
-        }
-    }
-
-    /// The key of the store. The first node makes it: of `own`, if it has one, so that pages that are open stay good.
-    async fn look(&self, store: &dyn Store, node: &str, own: Option<Key>) -> seriatim::Result<Key> {
-        let _one = self.making.lock().await;
-        loop {
-            if let Some(key) = read(store).await? {
-                return Ok(key);
-            }
-            let (role, node) = ("page-key".into(), NodeId::from(node));
-            if store.lead(Lead { now: None, role, node, ttl: LEADS_FOR }).await? {
-                break;
-            }
-            sleep(LOOK_EVERY).await;
-        }
-        // The leader before may have made it.
-        if let Some(key) = read(store).await? {
-            return Ok(key);
-        }
-        let key = match own {
-            Some(key) => key,
-            None => random().map_err(|why| Error::new(ErrorKind::Unavailable, why))?,
         };
-        store
-            .write_notes(vec![Note::new(NOTE, blake3::Hash::from_bytes(key).to_hex().as_str())])
-            .await?;
-        Ok(key)
+        secret.map(key_of)
     }
 }
 
-async fn read(store: &dyn Store) -> seriatim::Result<Option<Key>> {
-    let note = store.read_notes(NoteQuery::only(NOTE)).await?.pop();
-    let key = note.and_then(|note| blake3::Hash::from_hex(note.value).ok());
-    Ok(key.map(Key::from))
+fn key_of(secret: Secret) -> Key {
+    blake3::derive_key(PURPOSE, &secret.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use seriatim::SharedStore;
-    use seriatim::store::{Memory, Notebook};
+    use seriatim::store::Memory;
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn all_nodes_of_a_store_have_one_key_also_if_it_was_emptied() {
-        let store: SharedStore = Arc::new(Memory::new());
+        let (before, after) = (Memory::new(), Memory::new());
         let (a, b) = (PageKey::default(), PageKey::default());
-        let both = async || tokio::join!(a.get(&*store, "a"), b.get(&*store, "b"));
-        let (of_a, of_b) = both().await;
-        assert!(of_a.is_some() && of_a == of_b);
-        store.delete_notes(NoteQuery::only(NOTE)).await.unwrap();
-        let other = PageKey::default();
-        let new = other.get(&*store, "a").await;
-        assert!(new.is_some() && new != of_a, "nobody can guess it");
+        let key = a.get(&before).await;
+        assert!(key.is_some() && b.get(&before).await == key);
+        // Another node is the first that the emptied store hears of.
+        let new = PageKey::default().get(&after).await;
+        assert!(new.is_some() && new != key, "nobody can guess it");
         tokio::time::advance(FRESH_FOR).await;
-        assert_eq!(both().await, (new, new));
+        assert_eq!((a.get(&after).await, b.get(&after).await), (new, new));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_was_emptied_gets_the_key_of_its_nodes_back() {
-        let (store, a) = (Memory::new(), PageKey::default());
-        let key = a.get(&store, "a").await;
-        store.delete_notes(NoteQuery::only(NOTE)).await.unwrap();
+        let (before, after, a) = (Memory::new(), Memory::new(), PageKey::default());
+        let key = a.get(&before).await;
         tokio::time::advance(FRESH_FOR).await;
-        assert_eq!(a.get(&store, "a").await, key);
-        assert_eq!(PageKey::default().get(&store, "b").await, key);
+        assert_eq!(a.get(&after).await, key);
+        assert_eq!(PageKey::default().get(&after).await, key);
     }
 }

@@ -176,7 +176,7 @@ impl App {
 
     /// The key of what pages give to their visitors; none while the store does not answer.
     pub(super) async fn page_key(&self) -> Option<Key> {
-        self.page_key.get(&*self.store, &self.runner).await
+        self.page_key.get(&*self.store).await
     }
 
     /// What the doctor finds, as of a moment ago.

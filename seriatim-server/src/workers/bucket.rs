@@ -15,6 +15,7 @@ use rusty_s3::actions::{
     PutObject, UploadPart,
 };
 use rusty_s3::{Credentials, S3Action, UrlStyle};
+use seriatim::text::cut_middle;
 use tokio::time::timeout;
 use url::Url;
 
@@ -32,6 +33,8 @@ const COMPLETE_PATIENCE: Duration = Duration::from_secs(600);
 const SIGNED_FOR: Duration = Duration::from_secs(900);
 /// Most bytes of an answer: a page of the list of parts has 1,000 of them.
 const ANSWER_BYTES_MAX: usize = 2 << 20;
+/// What an error of the server shows of each of its texts, in bytes.
+const TOLD_BYTES_MAX: usize = 500;
 /// Longest name of an object, in bytes.
 const KEY_BYTES_MAX: usize = 1_024;
 
@@ -80,9 +83,8 @@ impl Bucket {
     /// Fails if a key is missing, or if the system has no certificate authorities and needs them.
     pub(super) fn open(settings: &BucketSettings) -> Result<Self, String> {
         let BucketSettings { server, bucket, folder, region, access_key, secret_key } = settings;
-        let key = |name: &str, key: &KeyConfig| match key.text() {
-            Ok(text) if text.is_empty() => Err(format!("`{name}`: it is empty")),
-            read => read.map_err(|why| format!("`{name}`: {why}")),
+        let key = |name: &str, key: &KeyConfig| {
+            key.text().map_err(|why| format!("`{name}`: {why}"))
         };
         let (access, secret) = (key("access_key", access_key)?, key("secret_key", secret_key)?);
         let url = Url::parse(server).map_err(|error| format!("`s3`: {error}"))?;
@@ -294,9 +296,7 @@ impl Object<'_> {
 
     /// An error of the server. It may pass: rights and buckets are mended, and the job does not know who will.
     fn refused(&self, answer: &Answer) -> Trouble {
-        let told = ["Code", "Message"].into_iter().filter_map(|name| text_of(&answer.text, name));
-        let told: String = told.fold(String::new(), |told, text| told + ": " + text);
-        self.trouble(&format!("the server answered {}{told}", answer.status))
+        self.trouble(&format!("the server answered {}{}", answer.status, told(&answer.text)))
     }
 
     /// Refuses an answer that does not say that the server compared the checksum.
@@ -331,6 +331,12 @@ fn listed(parts: &[(String, Sum)]) -> String {
     text + "</CompleteMultipartUpload>"
 }
 
+/// What an error says, cut: the errors of all targets of a job are kept together.
+fn told(xml: &str) -> String {
+    let texts = ["Code", "Message"].into_iter().filter_map(|name| text_of(xml, name));
+    texts.fold(String::new(), |told, text| told + ": " + &cut_middle(text, TOLD_BYTES_MAX))
+}
+
 /// What an error says in an element. It is only shown.
 fn text_of<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
@@ -339,4 +345,17 @@ fn text_of<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 
 fn unreadable(error: &impl std::fmt::Display) -> String {
     format!("cannot read the answer: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_server_is_told_in_short() {
+        let xml = format!("<Error><Code>Odd</Code><Message>{}</Message>", "no ".repeat(100_000));
+        let told = told(&xml);
+        assert!(told.starts_with(": Odd: no no") && told.len() < 600, "{told}");
+        assert_eq!(super::told("<html>"), "");
+    }
 }

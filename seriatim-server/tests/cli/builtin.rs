@@ -103,6 +103,9 @@ async fn http_reads_secret_headers_from_a_variable_and_a_file() {
     ready.write("key", "4711\n");
     let lacking = ready.site.run(&["config", "check"]);
     assert!(text(&lacking).contains("variable HOOK_TOKEN is not set"), "{}", text(&lacking));
+    let mut check = ready.site.command(&["config", "check"]);
+    let empty = check.env("HOOK_TOKEN", "\n").output().unwrap();
+    assert!(text(&empty).contains("variable HOOK_TOKEN is empty"), "{}", text(&empty));
     let job = ready.push("k", json!({})).await;
     let mut command = ready.site.command(&["serve", "--no-http"]);
     let serving = Serving(command.env("HOOK_TOKEN", "Bearer x").spawn().unwrap());

@@ -100,8 +100,8 @@ pub trait Store:
     /// - A store that was never set up is `NotFound`; one of another version is `Conflict`.
     async fn check(&self) -> Result<()>;
 
-    /// The secret of this store, the same for all its users. Servers use it to verify claims that any server of the
-    /// store handed out. `offered` is random.
+    /// The secret of this store, the same for all its users. Servers use it to verify claims, and forms of their pages,
+    /// that any server of the store handed out. `offered` is random.
     ///
     /// - The first call stores `offered`; every later call returns the stored secret.
     /// - If several first calls run concurrently, one wins, and all get the same answer.

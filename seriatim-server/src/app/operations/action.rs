@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use seriatim::store::LaneAction;
+use seriatim::store::{LaneAction, QueueStats};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
@@ -59,6 +59,14 @@ impl Action {
                 | Self::DeleteFailed
                 | Self::DeleteWaiting
         )
+    }
+
+    /// Whether a queue has something that it may be done to.
+    pub(crate) fn finds_some(self, of: &QueueStats) -> bool {
+        match self {
+            Self::Requeue | Self::DeleteDead => of.dead > 0,
+            _ => of.jobs > 0,
+        }
     }
 
     /// Whether it leaves lanes alone that have not failed.

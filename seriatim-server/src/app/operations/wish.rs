@@ -147,7 +147,7 @@ impl Wish {
         may_use: impl Fn(&str) -> bool,
     ) -> Result<Self> {
         let wrong = |why: String| Err(Error::Bound { field: "queues", why });
-        let (is_dead, is_one) = (self.is_on_dead(), !self.queue.is_empty());
+        let (action, is_one) = (self.action, !self.queue.is_empty());
         let Some(List(names)) = &mut self.queues else { return Ok(self) };
         if names.is_empty() || is_one {
             return wrong("name one `queue`, or several `queues`".to_owned());
@@ -157,8 +157,7 @@ impl Wish {
                 return wrong("`*` is all queues: name no others beside it".to_owned());
             }
             let mut stats = store.stats(None).await?;
-            stats
-                .retain(|of| may_use(&of.queue) && if is_dead { of.dead > 0 } else { of.jobs > 0 });
+            stats.retain(|of| may_use(&of.queue) && action.finds_some(of));
             *names = stats.into_iter().map(|of| of.queue.to_string()).collect();
         }
         names.sort_unstable();
@@ -167,11 +166,6 @@ impl Wish {
             0..=QUEUES_MAX => Ok(self),
             many => wrong(format!("{many} queues: at most {QUEUES_MAX} in one operation")),
         }
-    }
-
-    /// Whether it is on dead jobs alone.
-    fn is_on_dead(&self) -> bool {
-        matches!(self.action, Action::Requeue | Action::DeleteDead)
     }
 
     /// Its queues, as forms and queries name them.

@@ -248,7 +248,7 @@ async fn list(app: &Shared, visit: &Visit, wish: &Wish, path: &str) -> Result<Re
         queues.map(|stats| (stats.queue.to_string(), stats.dead)).collect();
     let of_wish = |queue: &str| wish.queue.is_empty() || wish.queue == queue;
     let all = queues.iter().filter(|(queue, _)| of_wish(queue)).map(|(_, dead)| dead).sum();
-    let is_filtered = wish.filters().looks() || !wish.key.is_empty();
+    let is_filtered = wish.filters().is_any();
     let base = &visit.frame.base;
     let with = |path: &str, more: &[(&str, &str)]| {
         let pairs: Vec<(&str, &str)> =
@@ -359,8 +359,8 @@ fn buttons(
     let all = |action: &Action| operations::Wish { action: *action, ..filters.clone() };
     let buttons = button::operations(visit, wish.actions().iter().map(all));
     let has_some = |of: &&QueueStats| {
-        let jobs = if wish.state == Status::Dead { of.dead } else { of.jobs };
-        jobs > 0 && visit.scope.has_queue(&of.queue)
+        let finds_some = wish.actions().iter().any(|action| action.finds_some(of));
+        finds_some && visit.scope.has_queue(&of.queue)
     };
     let busy = stats.iter().filter(has_some).count();
     match wish.queue.is_empty() && busy > QUEUES_MAX && !buttons.is_empty() {

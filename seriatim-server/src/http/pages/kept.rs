@@ -75,3 +75,45 @@ impl Visit {
         Some(response)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::Request;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::store::Memory;
+
+    use super::super::super::auth::{Guard, KnownToken};
+    use super::super::super::caller::Party;
+    use super::super::super::limits::LOGIN_BODIES_BYTES;
+    use super::super::super::router::build;
+    use super::super::super::scope::Scope;
+    use super::super::super::state::App;
+    use super::*;
+    use crate::config::Role;
+
+    #[tokio::test]
+    async fn what_a_stranger_typed_takes_memory_until_the_page_that_repeats_it_is_sent() {
+        let (name, secret) = ("boss".to_owned(), "no-stranger-knows");
+        let token = KnownToken::new(name, secret, Role::Admin, Scope::default());
+        let guard = Guard { tokens: vec![token], ..Guard::default() };
+        let app = App::mounted(Arc::new(Memory::new()), guard);
+        let service = TowerToHyperService::new(build(&app));
+        let job = "00000000-0000-0000-0000-000000000001";
+        let typed = format!("deed=dead.edit&queue=q&job={job}&payload={}", "x".repeat(200 << 10));
+        let all_free = || app.budgets.logins.try_take(&Party::Unknown, LOGIN_BODIES_BYTES.party);
+        for (path, status) in [("/do", StatusCode::UNAUTHORIZED), ("/login", StatusCode::FORBIDDEN)] {
+            let request = Request::post(path).header("sec-fetch-site", "same-origin");
+            let request = request.header("content-type", "application/x-www-form-urlencoded");
+            let request = request.body(Body::from(typed.clone())).unwrap();
+            let page = service.call(request).await.unwrap();
+            assert_eq!(page.status(), status);
+            assert!(all_free().is_none(), "{path}");
+            drop(page);
+            assert!(all_free().is_some(), "{path}");
+        }
+    }
+}

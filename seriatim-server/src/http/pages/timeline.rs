@@ -149,12 +149,14 @@ mod tests {
     use std::time::Duration;
 
     use axum::body::{Body, to_bytes};
-    use axum::http::Request;
+    use axum::http::{Request, StatusCode};
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
     use seriatim::store::{Declare, Memory, Note, Push};
     use seriatim::{Job, JobId, Queue, SharedStore};
+    use tokio::time::timeout;
 
+    use super::super::super::limits::ANSWER_WAIT_MAX;
     use super::super::super::metrics::store::Metered;
     use super::super::super::router::build;
     use super::super::super::state::{App, Setup};
@@ -283,6 +285,20 @@ mod tests {
             path = more;
         }
         assert_eq!(rows, 2 * 160, "each event stands once for the job and once for the key");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_search_of_the_journal_waits_for_others_and_is_refused_only_after_some_seconds() {
+        let app = app(Arc::new(Memory::with_clock(|| NOW)));
+        let service = TowerToHyperService::new(build(&app));
+        let ask = || service.call(Request::get("/key/events?k=k").body(Body::empty()).unwrap());
+        let others = std::iter::from_fn(|| app.journal.searches.try_acquire().ok());
+        let held: Vec<_> = others.collect();
+        assert_eq!(ask().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+        let mut asked = std::pin::pin!(ask());
+        assert!(timeout(ANSWER_WAIT_MAX / 2, &mut asked).await.is_err());
+        drop(held);
+        assert_eq!(asked.await.unwrap().status(), StatusCode::OK);
     }
 
     #[tokio::test]

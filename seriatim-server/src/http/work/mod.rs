@@ -16,6 +16,7 @@ mod taken;
 pub(super) mod workers;
 
 pub(super) use found::claims_of;
+pub(super) use secret::store_secret;
 
 use super::{Access, Route};
 use crate::protocol::lane::Claimed;

@@ -6,8 +6,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use seriatim::store::Secret;
-use seriatim::store::{LaneId, Store, Token};
+use seriatim::store::{LaneId, Secret, Store, Token};
+use seriatim::{Error, ErrorKind};
 
 use super::super::problem::{Problem, Result};
 use crate::base::random::random;
@@ -36,14 +36,9 @@ impl Secrets {
         }
     }
 
-    /// Asks the store. One that was emptied has another key, or takes the one that was known here: then
-    /// earlier claims are reported as lost, not refused.
+    /// Asks the store. If it was emptied, earlier claims are reported as lost, not refused.
     pub(super) async fn learn(&self, store: &dyn Store) -> Result<Secret> {
-        let offered = match self.known() {
-            Some(key) => key,
-            None => Secret(random().map_err(Problem::unavailable)?),
-        };
-        let key = store.secret(offered).await?;
+        let key = store_secret(store, self.known()).await?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
         Ok(key)
     }
@@ -69,6 +64,18 @@ impl Secrets {
         // Another server may have handed it out after the store was emptied.
         self.learn(store).await.map(wrong)
     }
+}
+
+/// The secret of the store. One that was emptied has another one, or takes the one that was known here.
+pub(in crate::http) async fn store_secret(
+    store: &dyn Store,
+    known: Option<Secret>,
+) -> seriatim::Result<Secret> {
+    let offered = match known {
+        Some(secret) => secret,
+        None => Secret(random().map_err(|why| Error::new(ErrorKind::Unavailable, why))?),
+    };
+    store.secret(offered).await
 }
 
 impl Named<'_> {
