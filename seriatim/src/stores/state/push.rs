@@ -35,9 +35,12 @@ impl State {
         keep: bool,
     ) -> Result<()> {
         let keeps = |state: &Self, queue: &Queue| keep && state.is_declared(&queue.name);
-        for (i, queue) in queues.iter().enumerate().filter(|(_, queue)| !keeps(self, queue)) {
-            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
-            self.may_declare(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        for (i, queue) in queues.iter().enumerate() {
+            let may = queue.validate().and_then(|()| match keeps(&*self, queue) {
+                true => Ok(()),
+                false => self.may_declare(queue),
+            });
+            may.map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
         for queue in queues {
             match self.queue(&queue.name).map(|row| row.number) {
