@@ -34,7 +34,9 @@ impl State {
         queues: Vec<Queue>,
         keep: bool,
     ) -> Result<()> {
-        let keeps = |state: &Self, queue: &Queue| keep && state.is_declared(&queue.name);
+        let keeps = |state: &Self, queue: &Queue| {
+            keep && state.queue(&queue.name).is_ok_and(|row| row.declared)
+        };
         for (i, queue) in queues.iter().enumerate() {
             let may = queue.validate().and_then(|()| match keeps(&*self, queue) {
                 true => Ok(()),
@@ -50,10 +52,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    pub(in crate::stores) fn is_declared(&self, queue: &str) -> bool {
-        self.queue(queue).is_ok_and(|row| row.declared)
     }
 
     fn may_declare(&self, queue: &Queue) -> Result<()> {
