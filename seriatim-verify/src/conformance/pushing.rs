@@ -349,8 +349,14 @@ async fn a_declared_queue_keeps_its_definition_when_only_new_ones_are_declared(m
     assert_eq!(views, [(declared, true), pushed, same, unknown]);
     let request = Claim { queue: "pushed".into(), declared: true, ..bench.claim_request("q", 10) };
     assert_eq!(bench.claimed(request).await.turns.len(), 1, "its job was kept");
-    let invalid = Declare { now: None, queues: vec![Queue::parallel("loose").take(3)] };
-    refused(bench.store.declare_new(invalid).await, ErrorKind::Invalid, "queues[0].take");
+    bench.push(Job::new("keyed", &1).unwrap().key("k")).await;
+    // Also of one that keeps its definition.
+    let invalid = ["loose", "declared"].map(|name| (Queue::parallel(name).take(3), "take"));
+    for (queue, field) in invalid.into_iter().chain([(Queue::parallel("keyed"), "mode")]) {
+        let kind = if field == "mode" { ErrorKind::Conflict } else { ErrorKind::Invalid };
+        let request = Declare { now: None, queues: vec![Queue::fifo("declared"), queue] };
+        refused(bench.store.declare_new(request).await, kind, &format!("queues[1].{field}"));
+    }
 }
 
 /// A queue as a push created it (`None`) or as declared: empty, with jobs, or with a running one.

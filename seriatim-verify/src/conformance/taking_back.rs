@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use seriatim::store::{
-    Beat, Claim, ClaimSelection, JobState, Lease, PushStatus, Release, Settled, delete_queue,
-    release_claims,
+    Beat, Claim, ClaimSelection, Declare, JobState, Lease, PushStatus, Release, Settled,
+    delete_queue, release_claims,
 };
 use seriatim::{ErrorKind, Mode, Outcome, Queue, store::LaneId};
 
@@ -350,6 +350,8 @@ async fn a_queue_that_is_being_deleted_takes_and_gives_nothing(mut bench: Bench)
     refused(bench.try_push(vec![loose("x")]).await, ErrorKind::Conflict, "jobs[0].queue");
     let declared = bench.try_declare(Queue::parallel("q")).await;
     refused(declared, ErrorKind::Conflict, "queues[0].queue");
+    let only_new = Declare { now: Some(bench.now), queues: vec![Queue::fifo("q")] };
+    bench.store.declare_new(only_new).await.expect("it is none of these");
     refused(bench.store.pause_queue("q".into(), false).await, ErrorKind::Conflict, "queue");
     bench.nothing().await;
     let (count, steps) = bench.delete_queue(2).await;

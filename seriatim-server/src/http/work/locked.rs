@@ -42,7 +42,7 @@ impl Locked {
                 queue = &*turn.queue,
                 key = key.as_deref(),
                 "a worker's result waits: an open transaction in the database has locked the key; end that transaction, the \
-                 worker sends the result again; `seriatim doctor` names all such keys"
+                 worker sends the result again; `seriatim doctor` names a few such keys"
             );
         }
         if let Some(node) = &self.node {

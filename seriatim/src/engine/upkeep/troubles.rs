@@ -13,6 +13,9 @@ use crate::model::Timestamp;
 use crate::model::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
 use crate::model::text::cut_middle;
 
+/// Most locked keys that are told: one transaction may lock any number, and a few tell enough.
+const LOCKED_MAX: usize = 8;
+
 /// The troubles of a node, at most [`TROUBLES_MAX`]; a new one replaces the one whose last occurrence is oldest.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Troubles {
@@ -62,6 +65,10 @@ impl Troubles {
                 entry.text = text.into_owned();
                 self.changes(&mut board);
             }
+            return;
+        }
+        let alike = board.entries.keys().filter(|(other, _)| *other == kind).count();
+        if kind == TroubleKind::SettlesLocked && alike >= LOCKED_MAX {
             return;
         }
         if board.entries.len() >= TROUBLES_MAX {
@@ -155,6 +162,23 @@ mod tests {
         assert!(troubles.clear(TroubleKind::WorkerCannotStart, "orders"));
         assert!(!troubles.clear(TroubleKind::WorkerCannotStart, "orders"));
         assert_eq!(troubles.at(now).0, []);
+    }
+
+    #[test]
+    fn any_number_of_locked_keys_displaces_no_other_trouble_and_hurries_one_heartbeat() {
+        let troubles = Troubles::default();
+        troubles.set(TroubleKind::WorkerCannotStart, None, "orders", "missing");
+        let lock_all = || {
+            for lane in 0..2 * TROUBLES_MAX {
+                troubles.set(TroubleKind::SettlesLocked, None, &lane.to_string(), "locked");
+            }
+        };
+        lock_all();
+        let (seen, version) = troubles.at(Timestamp::from_micros(0));
+        assert_eq!(seen.len(), 1 + LOCKED_MAX);
+        troubles.reported(version);
+        lock_all();
+        assert!(!troubles.changed());
     }
 
     #[tokio::test(start_paused = true)]

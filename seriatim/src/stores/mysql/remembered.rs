@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use super::definitions::Known;
 use super::error::{Fail, Try};
-use super::sql::{delete, list, literals};
+use super::sql::{delete, literals};
 use super::tally::{Figure, Figures};
-use super::work::Work;
+use super::work::{Work, by_id};
 use crate::contract::Settled;
 use crate::lock::lock;
 use crate::model::{Settlement, Turn};
@@ -66,8 +66,7 @@ impl Remembered {
 }
 
 fn lock_bare(lanes: &BTreeSet<u64>) -> String {
-    let lanes = list(lanes.iter().copied());
-    format!("SELECT 1 FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({lanes}) FOR UPDATE")
+    format!("SELECT 1 FROM seriatim_lane {} FOR UPDATE", by_id(lanes.iter().copied()))
 }
 
 impl Deletion {

@@ -7,8 +7,8 @@ use super::error::Try;
 use super::going_on::GoingOn;
 use super::load::Need;
 use super::remembered::Mine;
-use super::sql::{Columns, list};
-use super::work::Work;
+use super::sql::Columns;
+use super::work::{Work, by_id};
 use crate::contract::{Settle, Settled, Wake};
 use crate::model::{Digest, Fate, LaneId, Settlement};
 
@@ -63,10 +63,7 @@ async fn mark_busy(work: &mut Work<'_>, turns: &[Settlement], settled: &mut [Set
     if !work.lock.skips_locked() || missing.is_empty() {
         return Ok(());
     }
-    let lanes = list(missing);
-    let sql = format!(
-        "SELECT id, tok FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({lanes}) AND st = 2"
-    );
+    let sql = format!("SELECT id, tok FROM seriatim_lane {} AND st = 2", by_id(missing));
     let mut claimed = BTreeSet::new();
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);

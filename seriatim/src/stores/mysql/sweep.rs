@@ -68,7 +68,7 @@ async fn lock_expired(work: &mut Work<'_>, rows_max: usize) -> Try<bool> {
              AND IFNULL(COALESCE(j.gen, l.j_gen) < l.open OR e.seq = l.taken, 0) = 0 \
              ORDER BY e.at, e.seq LIMIT {most}"
         );
-        let (rows, mut expired) = (work.rows(&sql).await?, BTreeSet::new());
+        let (rows, mut expired) = (work.rows(&sql).await?, Vec::new());
         more = rows.len() > rows_max;
         for row in rows {
             let mut row = Columns::of(row);
@@ -77,14 +77,15 @@ async fn lock_expired(work: &mut Work<'_>, rows_max: usize) -> Try<bool> {
             match row.maybe_int()? {
                 Some(lane) => {
                     work.leaving.entry(lane as u64).or_default().push(seq);
-                    expired.insert(lane as u64);
+                    expired.push(lane as u64);
                 }
                 // It was tried, or is gone: earlier builds kept the entry.
                 None => stale.push(seq),
             }
         }
-        work.lock_lanes(&expired).await?;
-        found += expired.iter().filter_map(|lane| work.lanes.get(lane)).count();
+        work.lock_lanes(&expired.iter().copied().collect()).await?;
+        // Jobs, of which a lane may have many.
+        found += expired.iter().filter(|lane| work.lanes.contains_key(lane)).count();
         if !more || found >= rows_max {
             break;
         }

@@ -337,11 +337,8 @@ impl<'a> Work<'a> {
         let mut bare: Vec<u64> =
             keys.iter().filter(|(_, key)| key.is_none()).map(|(lane, _)| *lane).collect();
         for ids in wanted_list.chunks(LIST_MAX) {
-            let sql = format!(
-                "SELECT id, q, k FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({}){}",
-                list(ids.iter().copied()),
-                self.newest()
-            );
+            let these = by_id(ids.iter().copied());
+            let sql = format!("SELECT id, q, k FROM seriatim_lane {these}{}", self.newest());
             for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);
                 let (id, q) = (row.int()? as u64, row.int()? as u32);
@@ -361,8 +358,7 @@ impl<'a> Work<'a> {
         }
         bare.sort_unstable();
         for ids in bare.chunks(LIST_MAX) {
-            let ids = list(ids.iter().copied());
-            statements.push(format!("FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE"));
+            statements.push(format!("{} FOR UPDATE", by_id(ids.iter().copied())));
         }
         for rest in statements {
             let body = bodies.of("IF(j_gen >= open, payload, NULL)");

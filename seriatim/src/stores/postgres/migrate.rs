@@ -35,6 +35,7 @@ const STEPS: &[&str] = &[
     include_str!("sql/to_38.sql"),
     include_str!("sql/to_39.sql"),
     include_str!("sql/to_40.sql"),
+    include_str!("sql/to_41.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

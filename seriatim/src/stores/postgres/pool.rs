@@ -85,6 +85,11 @@ impl Pool {
         }
     }
 
+    /// The same pool for calls that may take so long.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        Self { call_timeout: limit, ..self }
+    }
+
     /// Runs a statement and returns its rows. Repeats it if the server rolled it back because of concurrent calls.
     pub(super) async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>> {
         self.query_or(sql, params, error::common).await

@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use tokio_postgres::{IsolationLevel, Transaction};
 
 use super::actions::acted;
 use super::convert::{column, kept, micros, micros_of};
-use super::params::typed;
-use super::pool::Params;
 use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
@@ -20,9 +17,6 @@ use crate::stores::json;
 use crate::stores::sharing::{Beside, DOORS, Shares, VISITS_MAX};
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
-/// As `declare` does first: until the end of the transaction no other one declares.
-const ALONE: &str = "LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE";
-const DECLARED: &str = "SELECT name FROM seriatim.queue WHERE declared AND name = ANY($1)";
 const PAUSE: &str =
     "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing, number";
 const END_CLAIMS: &str = "SELECT seriatim.end_claims($1)";
@@ -35,20 +29,11 @@ const MERGES: [Merge; 3] = [Merge::Min, Merge::Max, Merge::None];
 #[async_trait]
 impl Queues for Postgres {
     async fn declare(&self, request: Declare) -> Result<()> {
-        validate(&request)?;
-        let policies = policies(request.queues.iter())?;
-        let conflict = |e| declare_error(e, &request.queues);
-        let now = request.now.map(micros);
-        self.pool.query_giving_way(DECLARE, &[&now, &policies], conflict).await?;
-        self.defined(&request);
-        Ok(())
+        self.define(&request, false).await
     }
 
     async fn declare_new(&self, request: Declare) -> Result<()> {
-        validate(&request)?;
-        self.pool.in_time(self.declare_others(&request)).await?;
-        self.defined(&request);
-        Ok(())
+        self.define(&request, true).await
     }
 
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
@@ -75,54 +60,26 @@ impl Queues for Postgres {
 }
 
 impl Postgres {
-    fn defined(&self, request: &Declare) {
+    /// Declares queues; with `keep` only those that are not declared.
+    async fn define(&self, request: &Declare, keep: bool) -> Result<()> {
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        }
+        let asked = |queue: &Queue| -> Result<Value> {
+            let mut asked = policy(queue)?;
+            asked["keep"] = keep.into();
+            Ok(asked)
+        };
+        let policies: Result<Vec<Value>> = request.queues.iter().map(asked).collect();
+        let policies = Value::Array(policies?).to_string();
+        let conflict = |e| declare_error(e, &request.queues);
+        let now = request.now.map(micros);
+        self.pool.query_giving_way(DECLARE, &[&now, &policies], conflict).await?;
         let names = || request.queues.iter().map(|queue| &*queue.name);
         self.seen.learn(names());
         self.ring(&Wake::of(names()));
+        Ok(())
     }
-
-    /// Declares the queues that are not declared, in one transaction.
-    async fn declare_others(&self, request: &Declare) -> Result<()> {
-        let mut loan = self.pool.lend().await?;
-        let Some(client) = loan.client() else { return Ok(()) };
-        let begun = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
-        let work = begun.start().await.map_err(error::of_driver)?;
-        let done = self.declare_in(&work, request).await;
-        match if done.is_ok() { work.commit().await } else { work.rollback().await } {
-            Ok(()) => loan.ended(),
-            Err(e) if done.is_ok() => return Err(error::of_driver(e)),
-            // The session is lost, and with it the transaction.
-            Err(_) => {}
-        }
-        done
-    }
-
-    async fn declare_in(&self, work: &Transaction<'_>, request: &Declare) -> Result<()> {
-        let run = async |sql: &'static str, params: Params<'_>| {
-            work.query_typed(&self.pool.text(sql), &typed(params)).await
-        };
-        run(ALONE, &[]).await.map_err(error::common)?;
-        let names: Vec<_> = request.queues.iter().map(|queue| kept(&queue.name)).collect();
-        let rows = run(DECLARED, &[&names]).await.map_err(error::common)?;
-        let known: Result<Vec<String>> = rows.iter().map(|row| column(row, "name")).collect();
-        let known = known?;
-        let is_new = |queue: &&Queue| !known.contains(&queue.name);
-        let new: Vec<Queue> = request.queues.iter().filter(is_new).cloned().collect();
-        let policies = policies(new.iter())?;
-        let declared = run(DECLARE, &[&request.now.map(micros), &policies]).await;
-        declared.map(drop).map_err(|e| declare_error(e, &new))
-    }
-}
-
-fn validate(request: &Declare) -> Result<()> {
-    let mut queues = request.queues.iter().enumerate();
-    queues
-        .try_for_each(|(i, queue)| queue.validate().map_err(|e| e.in_field(format!("queues[{i}]"))))
-}
-
-fn policies<'q>(queues: impl Iterator<Item = &'q Queue>) -> Result<String> {
-    let policies: Result<Vec<Value>> = queues.map(policy).collect();
-    Ok(Value::Array(policies?).to_string())
 }
 
 /// The columns of a queue, besides its definition.

@@ -43,6 +43,8 @@ const VACUUMED_AGO: &str = "SELECT (extract(epoch FROM clock_timestamp() - great
 const SHARE_MAX_PERCENT: u32 = 10;
 /// So the next one waits for this many times as long as the last one took.
 const REST: u32 = 100 / SHARE_MAX_PERCENT - 1;
+/// Longer than other calls: what a cancelled vacuum has done is lost, and the next one would be cancelled too.
+const VACUUM_WITHIN: Duration = Duration::from_hours(1);
 
 /// Calls of this process between two rounds for `tally`: each adds a row or two, which statistics read until they are
 /// folded.
@@ -142,6 +144,7 @@ impl Rounds {
 
     async fn vacuum(self, place: usize, pool: Pool) {
         let (vacuum, since) = (&VACUUMS[place], &self.0.vacuums[place]);
+        let pool = pool.within(VACUUM_WITHIN);
         let rest = lock(since).rest;
         if let Some(ago) = vacuumed_ago(vacuum.table, &pool).await.filter(|ago| *ago < rest) {
             // Another process was faster.
@@ -171,7 +174,12 @@ async fn fold(pool: Pool) {
 
 #[cfg(test)]
 mod tests {
+    use seriatim_testkit::PostgresOptions;
+
     use super::*;
+    use crate::Job;
+    use crate::contract::{Producer, Push, Store};
+    use crate::stores::postgres::Postgres;
     use crate::stores::postgres::pool::in_schema;
     use crate::stores::postgres::tests::{new_schema, open, session};
 
@@ -198,6 +206,28 @@ mod tests {
         lock(&rounds.0.vacuums[0]).rest = Duration::ZERO;
         rounds.vacuum(0, store.pool.alone()).await;
         assert_eq!(vacuums().await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_vacuum_ends_though_it_takes_longer_than_other_calls_may() {
+        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+        let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+        let store = Postgres::connect(&server.url()).await.unwrap();
+        store.migrate().await.unwrap();
+        let jobs = (0..1_000).map(|i| Job::new("q", &i).unwrap()).collect();
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let (client, driver) =
+            tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(driver);
+        // It rests for 100 ms at each page.
+        let slow = "ALTER ROLE ALL SET vacuum_cost_delay = 100; ALTER ROLE ALL SET vacuum_cost_limit = 1";
+        client.batch_execute(slow).await.unwrap();
+        let hasty = format!("{}?call_timeout=500ms", server.url());
+        let hasty = Postgres::connect(&hasty).await.unwrap();
+        Rounds::default().vacuum(0, hasty.pool.alone()).await;
+        let sql = "SELECT vacuum_count FROM pg_stat_all_tables WHERE relid = 'seriatim.ready'::regclass";
+        let vacuums: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
+        assert_eq!(vacuums, 1);
     }
 
     #[test]

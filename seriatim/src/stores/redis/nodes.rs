@@ -197,8 +197,9 @@ impl Fleet for Redis {
         }
         swept.more |= self.sweep_store(request).await?;
         match failed {
-            Some(error) => Err(error),
-            None => Ok(swept),
+            // The caller goes on where it can, and learns at the end that some shards were not reached.
+            Some(error) if !swept.more => Err(error),
+            _ => Ok(swept),
         }
     }
 }

@@ -291,17 +291,19 @@ impl Redis {
         for (i, queue) in request.queues.iter().enumerate() {
             queue.validate().map_err(place(i))?;
         }
+        let mut asked = Vec::new();
         for (i, queue) in request.queues.iter().enumerate() {
             match self.reload(&queue.name).await? {
-                Some(known) if known.declared && declared == Declared::IfNew => {}
+                Some(known) if known.declared && declared == Declared::IfNew => continue,
                 Some(known) => self.may_declare(&known, queue, declared).await.map_err(place(i))?,
                 None if queue.is_shared_out() && queue.shards > 1 => {
                     return Err(place(i)(spread(queue)));
                 }
                 None => {}
             }
+            asked.push((i, queue));
         }
-        for (i, queue) in request.queues.iter().enumerate() {
+        for (i, queue) in asked {
             self.define(queue, declared).await.map_err(place(i))?;
         }
         self.bell.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));

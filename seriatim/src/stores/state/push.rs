@@ -34,10 +34,15 @@ impl State {
         queues: Vec<Queue>,
         keep: bool,
     ) -> Result<()> {
-        let keeps = |state: &Self, queue: &Queue| keep && state.is_declared(&queue.name);
-        for (i, queue) in queues.iter().enumerate().filter(|(_, queue)| !keeps(self, queue)) {
-            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
-            self.may_declare(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        let keeps = |state: &Self, queue: &Queue| {
+            keep && state.queue(&queue.name).is_ok_and(|row| row.declared)
+        };
+        for (i, queue) in queues.iter().enumerate() {
+            let may = queue.validate().and_then(|()| match keeps(&*self, queue) {
+                true => Ok(()),
+                false => self.may_declare(queue),
+            });
+            may.map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
         for queue in queues {
             match self.queue(&queue.name).map(|row| row.number) {
@@ -47,10 +52,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    pub(in crate::stores) fn is_declared(&self, queue: &str) -> bool {
-        self.queue(queue).is_ok_and(|row| row.declared)
     }
 
     fn may_declare(&self, queue: &Queue) -> Result<()> {

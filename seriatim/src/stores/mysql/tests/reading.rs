@@ -399,6 +399,24 @@ async fn sweeps_pass_by_jobs_that_were_tried_and_have_expired_since_once() {
     assert_eq!(run(entries).await, Some(0));
 }
 
+/// What a sweep reads that ends ten of so many jobs of a key.
+async fn read_by_a_sweep(expired: u32) -> i64 {
+    let store = open_one(&new_database().await).await;
+    declare(&store, Queue::fifo("q")).await;
+    let at = Timestamp::of_this_machine() + LEASE;
+    push(&store, (0..expired).map(|i| job("k", i).expires_at(at)).collect()).await;
+    let sweep = store.sweep(Sweep { now: Some(at + LEASE), rows_max: 10 });
+    let (swept, read) = counted(&store, sweep).await;
+    assert_eq!((swept.expired.len(), swept.more), (10, true));
+    read
+}
+
+#[tokio::test]
+async fn a_sweep_reads_as_many_expired_jobs_as_it_ends_however_many_a_key_has() {
+    let (few, many) = (read_by_a_sweep(30).await, read_by_a_sweep(3_000).await);
+    assert!(many <= few + SLACK, "{few}, then {many}");
+}
+
 #[tokio::test]
 async fn groups_whose_rates_hold_nothing_back_are_forgotten() {
     let store = open_one(&new_database().await).await;

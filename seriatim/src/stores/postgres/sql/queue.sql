@@ -71,6 +71,7 @@ BEGIN
   RETURN _numbers;
 END $$;
 
+-- Declares queues. With `keep`, one that is declared stays as it is.
 CREATE FUNCTION seriatim.declare(_now bigint, _queues jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _at bigint := coalesce(_now, seriatim.clock());
@@ -91,6 +92,7 @@ BEGIN
       PERFORM seriatim.create_queue(_p, true);
       CONTINUE;
     END IF;
+    CONTINUE WHEN _old.declared AND (_p->>'keep')::boolean;
     IF _old.closing THEN
       RAISE EXCEPTION 'the queue is being deleted' USING ERRCODE = 'SR010', DETAIL = _old.name;
     END IF;

@@ -204,14 +204,36 @@ async fn a_change_that_an_open_transaction_forbids_holds_nobody_up() {
     timeout(SOON, change).await.expect("it goes on").unwrap();
 }
 
+/// A store whose calls take two seconds at most.
+async fn hasty(schema: &str) -> Postgres {
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let hasty = format!("{}{mark}schema={schema}&call_timeout=2s", url());
+    Postgres::connect(&hasty).await.unwrap()
+}
+
+/// A push created the queue.
+#[tokio::test]
+async fn a_client_tries_for_all_of_its_time_to_declare_what_an_open_transaction_forbids() {
+    let schema = new_schema();
+    let (store, hasty) = (open(&schema).await, hasty(&schema).await);
+    push(&store, vec![job("a", 1)]).await;
+    let mut user = session().await;
+    let open = with_a_push(&mut user, &store, job("theirs", 1)).await;
+    let request = Declare { now: None, queues: vec![Queue::fifo("q")] };
+    let began = std::time::Instant::now();
+    let error = hasty.declare_new(request.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(began.elapsed() > Duration::from_secs(1), "{error}");
+    Transaction::commit(open, &*store).await.unwrap();
+    hasty.declare_new(request).await.unwrap();
+    assert_eq!(claim(&store, "q", 9).await.turns.len(), 2);
+}
+
 #[tokio::test]
 async fn a_change_that_an_open_transaction_forbids_says_so_when_its_time_is_over() {
     let schema = new_schema();
-    let store = open(&schema).await;
+    let (store, hasty) = (open(&schema).await, hasty(&schema).await);
     declare(&store, Queue::fifo("q")).await;
-    let mark = if url().contains('?') { '&' } else { '?' };
-    let hasty = format!("{}{mark}schema={schema}&call_timeout=2s", url());
-    let hasty = Postgres::connect(&hasty).await.unwrap();
     let mut user = session().await;
     let open = with_a_push(&mut user, &store, job("theirs", 1)).await;
     let change = Declare { now: None, queues: vec![limited()] };

@@ -232,8 +232,11 @@ async fn a_sweep_reaches_all_but_a_dead_master_whose_definitions_are_read_as_soo
     declare(&other, Queue::fifo(&**name).take(before + 1)).await;
     site.cluster.nodes()[*dead].kill().unwrap();
     pass(LISTED_FOR).await;
-    let sweep = Sweep { now: Some(now + hour + hour), rows_max: 1_000 };
-    assert!(store.sweep(sweep).await.is_err(), "some shards were not reached");
+    let sweep = Sweep { now: Some(now + hour + hour), rows_max: 50 };
+    // In the end it tells that some shards were not reached.
+    while let Ok(swept) = store.sweep(sweep).await {
+        assert!(swept.more);
+    }
     assert_eq!(take().await, before, "as it was read last");
     site.cluster.nodes()[*dead].restart().unwrap();
     site.answers().await;

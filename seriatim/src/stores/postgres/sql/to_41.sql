@@ -1,0 +1,1 @@
+-- From version 40: only functions changed.
