@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import sys
 import threading
 import time
@@ -100,6 +101,22 @@ def push(url):
             tell([error.sent])
 
 
+def torn():
+    """A refusal whose connection breaks behind the head."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse():
+            with server.accept()[0] as stream:
+                stream.recv(65_536)
+                stream.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 99\r\n\r\n{")
+
+        threading.Thread(target=refuse).start()
+        try:
+            Client("http://127.0.0.1:%d" % server.getsockname()[1], retry_for=0).job("1")
+        except Problem as problem:
+            tell(problem.status)
+
+
 def options():
     for wrong in (0, -1, "4", 1001):
         try:
@@ -153,6 +170,8 @@ if sys.argv[1] == "push":
     push(sys.argv[2])
 elif sys.argv[1] == "options":
     options()
+elif sys.argv[1] == "torn":
+    torn()
 elif sys.argv[1] == "doubt":
     Outage(["asks", "steps"], 0.03)
     Outage(["named"], 600)
