@@ -14,6 +14,8 @@ const SIGNALS = ["SIGTERM", "SIGINT"];
 export class RemoteWorker {
   /** Lanes in work, with their claims. */
   #running = new Map();
+  /** Of those whose handler has ended. */
+  #outcomes = new Map();
   #stopping = false;
   #stoppedAt = 0;
   #failures = 0;
@@ -111,12 +113,14 @@ export class RemoteWorker {
     this.#running.set(lane, claim);
     // What came with the last claim, during a stop, goes back.
     const outcome = this.#stopping ? release() : Lane.ended(lane, await outcomeOf(this.handle, lane));
+    this.#outcomes.set(lane, outcome);
     try {
       await this.#settleOne(lane, outcome);
     } catch (error) {
       console.error(`the result of ${about(lane)} is lost, it runs again:`, error.message);
     }
     this.#running.delete(lane);
+    this.#outcomes.delete(lane);
     this.#wake();
   }
 
@@ -199,11 +203,16 @@ export class RemoteWorker {
     while (this.#running.size > 0 && performance.now() < deadline) await this.#sleep(deadline - performance.now());
     const left = [...this.#running.keys()];
     if (left.length === 0) return;
-    console.error(`released lanes that did not end in time: ${left.length}`);
-    try {
-      await this.#settle(left.map((lane) => [lane, release()]), RELEASE_S);
-    } catch (error) {
-      console.error("cannot release lanes: they run again when their leases end:", error.message);
+    // Those that have ended: the server was away since then.
+    const ended = [...this.#outcomes];
+    const running = left.filter((lane) => !this.#outcomes.has(lane)).map((lane) => [lane, release()]);
+    if (running.length > 0) console.error(`released lanes that did not end in time: ${running.length}`);
+    for (const some of [running, ended].filter((some) => some.length > 0)) {
+      try {
+        await this.#settle(some, RELEASE_S);
+      } catch (error) {
+        console.error("cannot release lanes: they run again when their leases end:", error.message);
+      }
     }
     for (const lane of left) Lane.heard(lane, { lost: true });
   }

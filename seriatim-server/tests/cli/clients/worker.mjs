@@ -102,6 +102,26 @@ async function outage(names, lease, busy = 0) {
   await worker.run();
 }
 
+/** A server that is away when its lane ends, and is back for the last words of the worker. */
+async function away() {
+  const lanes = [{ lane: "1-0-1", token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] }];
+  let isBack;
+  const back = new Promise((resolve) => (isBack = resolve));
+  const call = async (_method, path, body, { retryFor }) => {
+    if (path === "/work/claim") return { lanes: lanes.splice(0, 1) };
+    if (retryFor === Infinity) {
+      worker.stop();
+      await back;
+      return { results: [{ status: "stale" }] };
+    }
+    tell(body.results[0].outcome);
+    isBack();
+    return { results: [{ status: "ok" }] };
+  };
+  const worker = new RemoteWorker({ call }, "orders", () => {}, { stopTimeout: 0 });
+  await worker.run();
+}
+
 async function doubt(lane) {
   while (lane.key !== "named" && !lane.cancelled()) await sleep(1);
   if (lane.key !== "asks") await lane.step("one", () => {});
@@ -115,5 +135,6 @@ else if (what === "doubt") {
   await outage(["asks", "steps"], 0.03);
   await outage(["named"], 600);
 } else if (what === "busy") await outage(["named"], 600, 1200);
+else if (what === "away") await away();
 else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

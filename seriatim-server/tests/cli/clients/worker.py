@@ -154,6 +154,29 @@ class Outage:
         return [{**fields, "jobs": [{"job_id": "a"}, {"job_id": "b"}]}]
 
 
+class Away:
+    """A server that is away when its lane ends, and is back for the last words of the worker."""
+
+    def __init__(self):
+        jobs = [{"job_id": "a"}]
+        self.lanes = [{"lane": "1-0-1", "token": 1, "secret": "s", "key": "k", "crashes": 0, "jobs": jobs}]
+        self.back = threading.Event()
+        self.worker = RemoteWorker(self, "orders", lambda _lane: None, stop_timeout=0)
+        self.worker.run()
+
+    def call(self, _method, path, body, **options):
+        if path == "/work/claim":
+            lanes, self.lanes = self.lanes, []
+            return {"lanes": lanes}
+        if options["retry_for"] == float("inf"):
+            self.worker.stop()
+            self.back.wait()
+            return {"results": [{"status": "stale"}]}
+        tell(body["results"][0]["outcome"])
+        self.back.set()
+        return {"results": [{"status": "ok"}]}
+
+
 def doubt(lane):
     while lane.key != "named" and not lane.cancelled():
         time.sleep(0.001)
@@ -177,6 +200,8 @@ elif sys.argv[1] == "doubt":
     Outage(["named"], 600)
 elif sys.argv[1] == "busy":
     Outage(["named"], 600, busy=1200)
+elif sys.argv[1] == "away":
+    Away()
 elif sys.argv[1] == "process":
     ProcessWorker(handle).run()
 else:
