@@ -23,6 +23,7 @@ export class RemoteWorker {
   #wake = () => {};
   /** The end of the last heartbeat. */
   #said = Promise.resolve();
+  #isBeating = false;
 
   constructor(client, queues, handle, options = {}) {
     const name = `${hostname()}-${process.pid}`;
@@ -151,7 +152,9 @@ export class RemoteWorker {
 
   async #beat() {
     const lanes = [...this.#running].filter(([lane]) => !Lane.isLost(lane));
-    if (lanes.length === 0) return;
+    // Those that wait behind a slow one would be ever more, and those of new lanes ever later.
+    if (lanes.length === 0 || this.#isBeating) return;
+    this.#isBeating = true;
     try {
       await this.#say(lanes, { timeout: this.lease / 3, retryFor: 0 });
     } catch (error) {
@@ -161,6 +164,8 @@ export class RemoteWorker {
         delete claim.progress;
         Lane.heard(lane, {});
       }
+    } finally {
+      this.#isBeating = false;
     }
   }
 
