@@ -478,7 +478,7 @@ module Seriatim
       return if held.empty?
 
       say(held, timeout: @lease / 3.0, retry_for: 0)
-    rescue Error => error
+    rescue StandardError => error # As of progress too deep to be written: other lanes need the next heartbeat.
       warn("a heartbeat failed: #{error.message}")
       # If it is what was refused, it must not stop the heartbeats.
       held.each_value { |claim| claim.delete(:progress) }

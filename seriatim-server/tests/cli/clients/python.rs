@@ -62,3 +62,10 @@ fn a_refusal_whose_connection_breaks_is_a_refusal_all_the_same() {
     let output = LANGUAGE.command(&Site::new(""), &["torn"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "503\n", "{}", super::text(&output));
 }
+
+/// All lanes of the worker need the next one.
+#[test]
+fn a_heartbeat_that_cannot_be_written_does_not_end_the_others() {
+    let output = LANGUAGE.command(&Site::new(""), &["odd"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{}", super::text(&output));
+}

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 
-from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, done, release, snooze, step
+from seriatim import Client, Lane, Problem, ProcessWorker, RemoteWorker, Unreachable
+from seriatim import bury, cancel, done, release, snooze, step
 
 
 def handle(lane):
@@ -154,6 +155,24 @@ class Outage:
         return [{**fields, "jobs": [{"job_id": "a"}, {"job_id": "b"}]}]
 
 
+class Odd:
+    """A client whose first heartbeat cannot be written."""
+
+    def __init__(self):
+        self.beats = 0
+        self.worker = RemoteWorker(self, "orders", handle, lease=0.03)
+        self.worker._running[Lane({"lane": "1-0-1"}, None, None)] = {"lane": "1-0-1", "token": 1, "secret": "s"}
+        self.worker._beat()
+        tell(self.beats)
+
+    def call(self, *_arguments, **_options):
+        self.beats += 1
+        if self.beats == 1:
+            raise RecursionError("too deep")
+        self.worker._over.set()
+        return {"cancel": [], "lost": []}
+
+
 class Away:
     """A server that is away when its lane ends, and is back for the last words of the worker."""
 
@@ -200,6 +219,8 @@ elif sys.argv[1] == "doubt":
     Outage(["named"], 600)
 elif sys.argv[1] == "busy":
     Outage(["named"], 600, busy=1200)
+elif sys.argv[1] == "odd":
+    Odd()
 elif sys.argv[1] == "away":
     Away()
 elif sys.argv[1] == "process":

@@ -168,10 +168,26 @@ def fleeting
   worker.send(:settle, { lane => Seriatim.release }, 1)
 end
 
+# A client whose first heartbeat cannot be written.
+def odd
+  beats, client = 0, Object.new
+  client.define_singleton_method(:call) do |*, **|
+    raise JSON::NestingError, "too deep" if (beats += 1) == 1
+
+    { "cancel" => [], "lost" => [] }
+  end
+  worker = Seriatim::RemoteWorker.new(client, "orders") { nil }
+  lane = Seriatim::Lane.new({ "lane" => "1-0-1" }, nil, nil)
+  worker.instance_variable_get(:@running)[lane] = { lane: "1-0-1", token: 1, secret: "s" }
+  2.times { worker.send(:beat) }
+  tell(beats)
+end
+
 case ARGV[0]
 when "push" then push(ARGV[1])
 when "options" then options
 when "fleeting" then fleeting
+when "odd" then odd
 when "doubt"
   Outage.new(%w[asks steps], 0.03)
   Outage.new(%w[named], 600)
