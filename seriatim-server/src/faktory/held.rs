@@ -169,8 +169,8 @@ impl Held {
         lanes.collect::<HashSet<_>>().len()
     }
 
-    /// Forgets the claims that the worker has lost, by lane and number: while it was asked for them, the worker may have
-    /// fetched the next job of a lane.
+    /// Forgets the claims that the worker has lost, by lane and number: it may have fetched the next job of a lane since a
+    /// heartbeat asked for them.
     pub(super) fn lose(&self, worker: &Worker, lost: &[(&str, u64)]) {
         lock(&self.claims).retain(|_, claim| {
             claim.worker != *worker || !lost.contains(&(claim.lane.as_str(), claim.token))
