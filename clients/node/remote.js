@@ -14,6 +14,8 @@ const SIGNALS = ["SIGTERM", "SIGINT"];
 export class RemoteWorker {
   /** Lanes in work, with their claims. */
   #running = new Map();
+  /** Of those whose handler has ended. */
+  #outcomes = new Map();
   #stopping = false;
   #stoppedAt = 0;
   #failures = 0;
@@ -21,6 +23,7 @@ export class RemoteWorker {
   #wake = () => {};
   /** The end of the last heartbeat. */
   #said = Promise.resolve();
+  #isBeating = false;
 
   constructor(client, queues, handle, options = {}) {
     const name = `${hostname()}-${process.pid}`;
@@ -111,12 +114,14 @@ export class RemoteWorker {
     this.#running.set(lane, claim);
     // What came with the last claim, during a stop, goes back.
     const outcome = this.#stopping ? release() : Lane.ended(lane, await outcomeOf(this.handle, lane));
+    this.#outcomes.set(lane, outcome);
     try {
       await this.#settleOne(lane, outcome);
     } catch (error) {
       console.error(`the result of ${about(lane)} is lost, it runs again:`, error.message);
     }
     this.#running.delete(lane);
+    this.#outcomes.delete(lane);
     this.#wake();
   }
 
@@ -147,7 +152,9 @@ export class RemoteWorker {
 
   async #beat() {
     const lanes = [...this.#running].filter(([lane]) => !Lane.isLost(lane));
-    if (lanes.length === 0) return;
+    // Those that wait behind a slow one would be ever more, and those of new lanes ever later.
+    if (lanes.length === 0 || this.#isBeating) return;
+    this.#isBeating = true;
     try {
       await this.#say(lanes, { timeout: this.lease / 3, retryFor: 0 });
     } catch (error) {
@@ -157,6 +164,8 @@ export class RemoteWorker {
         delete claim.progress;
         Lane.heard(lane, {});
       }
+    } finally {
+      this.#isBeating = false;
     }
   }
 
@@ -199,11 +208,16 @@ export class RemoteWorker {
     while (this.#running.size > 0 && performance.now() < deadline) await this.#sleep(deadline - performance.now());
     const left = [...this.#running.keys()];
     if (left.length === 0) return;
-    console.error(`released lanes that did not end in time: ${left.length}`);
-    try {
-      await this.#settle(left.map((lane) => [lane, release()]), RELEASE_S);
-    } catch (error) {
-      console.error("cannot release lanes: they run again when their leases end:", error.message);
+    // Those that have ended: the server was away since then.
+    const ended = [...this.#outcomes];
+    const running = left.filter((lane) => !this.#outcomes.has(lane)).map((lane) => [lane, release()]);
+    if (running.length > 0) console.error(`released lanes that did not end in time: ${running.length}`);
+    for (const some of [running, ended].filter((some) => some.length > 0)) {
+      try {
+        await this.#settle(some, RELEASE_S);
+      } catch (error) {
+        console.error("cannot release lanes: they run again when their leases end:", error.message);
+      }
     }
     for (const lane of left) Lane.heard(lane, { lost: true });
   }

@@ -336,6 +336,8 @@ module Seriatim
       @name = name || "#{Socket.gethostname}-#{Process.pid}"
       # Lanes in work, with their claims.
       @running, @lock, @beating = {}, Mutex.new, Mutex.new
+      # Of those whose handler has ended.
+      @outcomes = {}
       @stopping, @failures, @unknown = false, 0, []
       # Wakes `run`: a lane has ended, or the worker stops. Can be written in a signal handler.
       @mail, @post = IO.pipe
@@ -432,11 +434,12 @@ module Seriatim
     def perform(lane)
       # What came with the last claim, during a stop, goes back.
       outcome = @stopping ? Seriatim.release : lane.ended(Seriatim.outcome_of(@handle, lane))
+      @lock.synchronize { @outcomes[lane] = outcome }
       settle_one(lane, outcome)
     rescue Error => error
       warn("the result of #{lane} is lost, it runs again: #{error.message}")
     ensure
-      @lock.synchronize { @running.delete(lane) }
+      @lock.synchronize { [@running, @outcomes].each { |map| map.delete(lane) } }
       wake
     end
 
@@ -475,7 +478,7 @@ module Seriatim
       return if held.empty?
 
       say(held, timeout: @lease / 3.0, retry_for: 0)
-    rescue Error => error
+    rescue StandardError => error # As of progress too deep to be written: other lanes need the next heartbeat.
       warn("a heartbeat failed: #{error.message}")
       # If it is what was refused, it must not stop the heartbeats.
       held.each_value { |claim| claim.delete(:progress) }
@@ -526,11 +529,11 @@ module Seriatim
       stop unless @stopping
       deadline = @stopped_at + @stop_timeout
       wait([deadline - Seriatim.now, 0].max) until lanes.empty? || Seriatim.now > deadline
-      left = lanes
-      return if left.empty?
-
-      warn("released lanes that did not end in time: #{left.size}")
-      settle(left.to_h { |lane| [lane, Seriatim.release] }, RELEASE_S)
+      # Those that have ended: the server was away since then.
+      ended = @lock.synchronize { @outcomes.dup }
+      running = (lanes - ended.keys).to_h { |lane| [lane, Seriatim.release] }
+      warn("released lanes that did not end in time: #{running.size}") if running.any?
+      [running, ended].each { |left| settle(left, RELEASE_S) if left.any? }
     rescue Error => error
       warn("cannot release lanes: they run again when their leases end: #{error.message}")
     end

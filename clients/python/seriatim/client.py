@@ -187,7 +187,10 @@ def pause_after(error: SeriatimError, attempt: int) -> float:
 
 
 def document_of(error: urllib.error.HTTPError) -> dict[str, Any]:
-    text = error.read().decode(errors="replace")
+    try:
+        text = error.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        text = ""  # The connection broke behind the status, which says enough.
     try:
         document = json.loads(text)
     except ValueError:

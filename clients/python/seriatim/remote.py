@@ -58,6 +58,8 @@ class RemoteWorker:
         self.consumer_groups, self.build = consumer_groups, build
         # Lanes in work, with their claims.
         self._running: dict[Lane, dict[str, Any]] = {}
+        # Of those whose handler has ended.
+        self._outcomes: dict[Lane, Outcome] = {}
         self._lock, self._beating = threading.Lock(), threading.Lock()
         self._stopping, self._stopped_at = False, 0.0
         self._failures = 0
@@ -182,12 +184,14 @@ class RemoteWorker:
     def _perform(self, lane: Lane) -> None:
         # What came with the last claim, during a stop, goes back.
         outcome = release() if self._stopping else lane._ended(outcome_of(self.handle, lane))
+        with self._lock:
+            self._outcomes[lane] = outcome
         try:
             self._settle_one(lane, outcome)
         except SeriatimError as error:
             log.error("the result of lane %s (key %r) is lost, it runs again: %s", lane.lane, lane.key, error)
         with self._lock:
-            del self._running[lane]
+            del self._running[lane], self._outcomes[lane]
         self._mail.put(None)
 
     def _settle_one(self, lane: Lane, outcome: Outcome) -> None:
@@ -222,7 +226,7 @@ class RemoteWorker:
                 continue
             try:
                 self._say(held, timeout=self.lease / 3, retry_for=0)
-            except SeriatimError as error:
+            except Exception as error:  # As of progress too deep to be written: other lanes need the next heartbeat.
                 log.warning("a heartbeat failed: %s", error)
                 for claim in held.values():
                     # If it is what was refused, it must not stop the heartbeats.
@@ -277,9 +281,13 @@ class RemoteWorker:
         deadline = self._stopped_at + self.stop_timeout
         while self._lanes() and time.monotonic() < deadline:
             self._wait(max(0, deadline - time.monotonic()))
-        left = [(lane, release()) for lane in self._lanes()]
-        if left:
-            log.warning("released lanes that did not end in time: %d", len(left))
+        with self._lock:
+            # Those that have ended: the server was away since then.
+            ended = list(self._outcomes.items())
+            running = [(lane, release()) for lane in self._running if lane not in self._outcomes]
+        if running:
+            log.warning("released lanes that did not end in time: %d", len(running))
+        for left in (running, ended):
             try:
                 self._settle(left, RELEASE_S)
             except SeriatimError as error:

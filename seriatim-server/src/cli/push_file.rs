@@ -6,7 +6,7 @@ use std::path::Path;
 use std::pin::Pin;
 
 use seriatim::store::{PushStatus, Pushed};
-use seriatim::{Client, Job, Timestamp, shutdown_signal};
+use seriatim::{Client, ErrorKind, Job, Timestamp, shutdown_signal};
 use tokio::sync::mpsc;
 
 use crate::base::text::{MARK, count};
@@ -337,20 +337,29 @@ impl Pusher<'_> {
         let Some(first) = lines.first().copied() else { return Ok(()) };
         match self.client.push_all(jobs).await {
             Ok(pushed) => self.all.add(&lines, &pushed),
-            Err(error) => {
-                // The store names the job by its place in the chunk; nothing of the chunk was pushed.
-                let place = error.field().and_then(split_place);
-                let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
-                let told = match place {
-                    Some((_, field)) if !field.is_empty() => {
-                        format!("{field}: {}", error.message())
-                    }
-                    _ => error.to_string(),
-                };
-                return Err(self.failed(line, first, &told));
-            }
+            Err(error) => return Err(self.refused(&lines, first, &error)),
         }
         Ok(())
+    }
+
+    /// Why the store has not taken a chunk, of which this is the first line.
+    fn refused(&self, lines: &[u64], first: u64, error: &seriatim::Error) -> Failure {
+        if error.kind() == ErrorKind::Unavailable {
+            // No answer came: who goes on from there may push it twice.
+            let (place, last) = (place(self.path, first), lines.last().copied().unwrap_or(first));
+            let before = count(self.all.pushed, "job");
+            return Failure::failed(format!(
+                "{place}: {error} ({before} pushed before it; lines {first} to {last} may be in the store too: continue with --from-line {first} if they are not, or have idempotency keys)"
+            ));
+        }
+        // The store names the job by its place in the chunk; nothing of the chunk was pushed.
+        let place = error.field().and_then(split_place);
+        let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
+        let told = match place {
+            Some((_, field)) if !field.is_empty() => format!("{field}: {}", error.message()),
+            _ => error.to_string(),
+        };
+        self.failed(line, first, &told)
     }
 
     fn failed(&self, line: u64, go_on: u64, error: &dyn Display) -> Failure {
@@ -416,3 +425,26 @@ fn field_of(text: &str) -> Option<String> {
 #[cfg(test)]
 #[path = "push_file_fuzz.rs"]
 mod fuzz;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use seriatim::Error;
+    use seriatim::store::Memory;
+
+    use super::*;
+
+    #[test]
+    fn of_a_chunk_without_an_answer_it_is_not_said_that_it_was_not_pushed() {
+        let client = Client::new(Arc::new(Memory::new()));
+        let (jobs, lines) = (Vec::new(), Vec::new());
+        let all = Loaded { pushed: 1_000, ..Loaded::default() };
+        let pusher = Pusher { client: &client, path: Path::new("jobs.ndjson"), all, jobs, lines };
+        let of = |kind| pusher.refused(&[1_001, 1_003], 1_001, &Error::new(kind, "no")).to_string();
+        let said = of(ErrorKind::Unavailable);
+        assert!(said.contains("lines 1001 to 1003 may be in the store too"), "{said}");
+        let said = of(ErrorKind::Full);
+        assert!(said.ends_with("pushed before it; continue with --from-line 1001)"), "{said}");
+    }
+}

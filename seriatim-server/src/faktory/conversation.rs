@@ -467,7 +467,11 @@ impl Conversation {
         let answer = self.ask(Method::POST, "/work/heartbeat", &body).await;
         let answer = answer.map_err(|refusal| refusal.text)?;
         let beaten: Beaten = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
-        self.front.held.lose(worker, &beaten.lost);
+        let lost = |claim: &Value| {
+            let lane = beaten.lost.iter().find(|lane| claim["lane"] == **lane)?;
+            Some((lane.as_str(), claim["token"].as_u64()?))
+        };
+        self.front.held.lose(worker, &claims.iter().filter_map(lost).collect::<Vec<_>>());
         Ok(beaten)
     }
 

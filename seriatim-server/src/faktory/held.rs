@@ -152,7 +152,13 @@ impl Held {
     pub(super) fn extended(&self, worker: &Worker) -> Vec<Claim> {
         let claims = lock(&self.claims);
         let of_worker = claims.values().filter(|one| one.worker == *worker && one.is_extended());
-        let by_lane: HashMap<&str, &Claim> = of_worker.map(|one| (&*one.lane, one)).collect();
+        let mut by_lane = HashMap::<&str, &Claim>::new();
+        for one in of_worker {
+            let newest = by_lane.entry(&one.lane).or_insert(one);
+            if one.token > newest.token {
+                *newest = one;
+            }
+        }
         by_lane.into_values().cloned().collect()
     }
 
@@ -163,10 +169,12 @@ impl Held {
         lanes.collect::<HashSet<_>>().len()
     }
 
-    /// Forgets what the worker has lost.
-    pub(super) fn lose(&self, worker: &Worker, lanes: &[String]) {
-        lock(&self.claims)
-            .retain(|_, claim| claim.worker != *worker || !lanes.contains(&claim.lane));
+    /// Forgets the claims that the worker has lost, by lane and number: it may have fetched the next job of a lane since a
+    /// heartbeat asked for them.
+    pub(super) fn lose(&self, worker: &Worker, lost: &[(&str, u64)]) {
+        lock(&self.claims).retain(|_, claim| {
+            claim.worker != *worker || !lost.contains(&(claim.lane.as_str(), claim.token))
+        });
     }
 
     pub(super) fn connected(&self, worker: Worker) {
@@ -192,5 +200,28 @@ impl Held {
         if let Some(connected) = lock(&self.workers).get_mut(worker) {
             connected.is_looked_up = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_claim_takes_no_newer_one_of_its_lane_with_it() {
+        let (held, worker) = (Held::default(), Worker { token: None, wid: "w1".into() });
+        for (jid, token) in [("jid-older", 5), ("jid-newer", 6)] {
+            let lane = json!({ "lane": "1-0-1", "queue": "orders", "token": token, "secret": "s", "retry_count": -1,
+                "max_retries": 25, "jobs": [{ "job_id": jid, "payload": 1 }] });
+            let lane: Claimed = serde_json::from_str(&lane.to_string()).unwrap();
+            let fetched = Fetched::of(&lane, |_| false).unwrap();
+            held.add(jid.to_owned(), Claim::new(worker.clone(), lane, &fetched));
+        }
+        let extended = held.extended(&worker);
+        assert_eq!(extended.iter().map(|claim| claim.token).collect::<Vec<_>>(), [6]);
+        // A heartbeat that was sent before the newer job was fetched.
+        held.lose(&worker, &[("1-0-1", 5)]);
+        assert!(held.of("jid-older", None).is_none());
+        assert!(held.of("jid-newer", None).is_some_and(|claim| claim.token == 6));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(
     context: Context,
 ) -> Result<Outcomes, Failure> {
     // What has a crash behind it may be what kills the process: it takes no other call with it.
-    let alone = batch.lanes().iter().any(|lane| lane.turn().crashes > 0);
+    let mut alone = batch.lanes().iter().any(|lane| lane.turn().crashes > 0);
     loop {
         let call = Call::message(&batch, &context).await?;
         let seat = tokio::select! {
@@ -49,7 +49,9 @@ pub(crate) async fn run(
         let answer = talk.run(call, held.clone()).await;
         talk.is_over = true;
         match (answer, talk.fault.take()) {
-            (Answer::NeverSent, None) => {}
+            (Answer::NeverSent | Answer::Torn(End { is_ours: true, .. }), None) => {}
+            // Perhaps another call has ended it. Alone it is this one, as by a line that is too long for the program.
+            (Answer::Torn(_), None) if !alone => alone = true,
             (_, Some(why)) => return Err(unusable(&why)),
             (answer, None) => return conclude(&held, answer, talk.is_overdue, &context),
         }
@@ -86,7 +88,7 @@ fn conclude(
         }
         // Another call of the process was overdue, or it was given up.
         Answer::Ended(End { is_ours: true, .. }) | Answer::NeverSent => Ok(Outcome::Release.into()),
-        Answer::Ended(End { text, .. }) => {
+        Answer::Ended(End { text, .. }) | Answer::Torn(End { text, .. }) => {
             Ok(Outcome::Crash { error: format!("the worker process died: {text}").into() }.into())
         }
     }

@@ -71,6 +71,8 @@ pub(crate) enum Answer {
     Unusable(Arc<str>),
     /// The process ended before it received the call.
     NeverSent,
+    /// It ended when it had received only a part of the call, which it cannot have begun.
+    Torn(End),
     /// The process ended while it held the call.
     Ended(End),
 }
@@ -81,11 +83,19 @@ enum Message {
     Other(String),
 }
 
+/// How much of a call the process may have received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Nothing,
+    Part,
+    All,
+}
+
 /// A call in the process.
 struct Open {
     context: Context,
     held: Held,
-    is_sent: bool,
+    sent: Sent,
     steps: Pipelines,
     news: watch::Sender<News>,
     /// What it has answered. It is handed on when all that arrived with it has been read: two
@@ -117,7 +127,7 @@ struct Calls {
 impl Calls {
     /// A call that the process may have heard of.
     fn known(&mut self, batch: &str) -> Option<&mut Open> {
-        self.open.get_mut(batch).filter(|open| open.is_sent)
+        self.open.get_mut(batch).filter(|open| open.sent == Sent::All)
     }
 }
 
@@ -187,7 +197,7 @@ impl Process {
         let open = Open {
             context,
             held,
-            is_sent: false,
+            sent: Sent::Nothing,
             steps: Pipelines::default(),
             news,
             said: None,
@@ -306,7 +316,11 @@ impl Process {
         let mut calls = lock(&self.calls);
         calls.has_ended = true;
         for (_, open) in calls.open.drain() {
-            let answer = if open.is_sent { Answer::Ended(end.clone()) } else { Answer::NeverSent };
+            let answer = match open.sent {
+                Sent::All => Answer::Ended(end.clone()),
+                Sent::Part => Answer::Torn(end.clone()),
+                Sent::Nothing => Answer::NeverSent,
+            };
             let _ = open.answer.send(answer);
         }
         drop(calls);
@@ -325,10 +339,9 @@ impl Process {
                 Message::Other(line) => (None, line),
             };
             // Before the first byte goes: from then on it may know of the call.
-            self.mark(batch.as_deref(), true);
-            if stdin.write_all(format!("{line}\n").as_bytes()).await.is_err() {
-                // A pipe that breaks has not passed on the end of the line: nothing was started.
-                self.mark(batch.as_deref(), false);
+            self.mark(batch.as_deref(), Sent::All);
+            if let Err(sent) = write_line(&mut stdin, &line).await {
+                self.mark(batch.as_deref(), sent);
                 self.order(Order::Broken);
                 return;
             }
@@ -339,10 +352,10 @@ impl Process {
         }
     }
 
-    fn mark(&self, batch: Option<&str>, is_sent: bool) {
+    fn mark(&self, batch: Option<&str>, sent: Sent) {
         let mut calls = lock(&self.calls);
         if let Some(open) = batch.and_then(|batch| calls.open.get_mut(batch)) {
-            open.is_sent = is_sent;
+            open.sent = sent;
         }
     }
 
@@ -468,7 +481,8 @@ impl Process {
             return;
         }
         // An answered call is no longer in flight.
-        for open in calls.open.values().filter(|open| open.is_sent && open.said.is_none()) {
+        let in_flight = |open: &&Open| open.sent == Sent::All && open.said.is_none();
+        for open in calls.open.values().filter(in_flight) {
             open.found(why.clone());
         }
     }
@@ -492,6 +506,13 @@ impl Process {
     pub(crate) fn warn(&self, what: &str) {
         self.printed.warn(what);
     }
+}
+
+/// Writes a line. The error says how much of it has gone; never its end, without which nothing is started.
+async fn write_line(stdin: &mut ChildStdin, line: &str) -> Result<(), Sent> {
+    let text = format!("{line}\n");
+    let begun = stdin.write(text.as_bytes()).await.map_err(|_| Sent::Nothing)?;
+    stdin.write_all(&text.as_bytes()[begun..]).await.map_err(|_| Sent::Part)
 }
 
 impl Open {

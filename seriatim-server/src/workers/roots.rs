@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, renameat,
-    statat, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, PROC_SUPER_MAGIC, flock, fstat, fstatfs,
+    openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -152,7 +152,7 @@ impl Folder {
         }
     }
 
-    /// A file of this name to append to; made where it is missing.
+    /// A file of this name to append to, for one job at a time; made where it is missing.
     pub(crate) fn append(&self, name: &Path) -> Result<File, Trouble> {
         let flags = PLAIN | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let open = || openat(&self.folder, name, flags, Mode::from_raw_mode(0o666));
@@ -164,12 +164,24 @@ impl Folder {
         }
         let file = file.map(File::from).map_err(|error| self.trouble(name, error.into()))?;
         match is_regular(&file) {
-            Ok(true) => Ok(file),
+            Ok(true) => self.locked(file, name),
             Ok(false) => {
                 let path = self.path.join(name);
                 Err(Trouble::Bury(format!("{} is not a regular file", path.display())))
             }
             Err(error) => Err(self.trouble(name, error)),
+        }
+    }
+
+    /// Until it is closed: what two jobs append would be published by the one that has just compared its own.
+    fn locked(&self, file: File, name: &Path) -> Result<File, Trouble> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                let path = self.path.join(name);
+                Err(Trouble::Retry(format!("{} is written by another job", path.display())))
+            }
+            // Some file systems have no locks.
+            _ => Ok(file),
         }
     }
 
@@ -287,6 +299,17 @@ mod tests {
             let is_refused = said.contains("of the kernel") || said.contains("not a regular file");
             assert!(is_refused, "{name}: {said}");
         }
+    }
+
+    #[test]
+    fn two_jobs_do_not_append_to_one_file() {
+        let there = tempfile::tempdir().unwrap();
+        let roots = Roots(vec![there.path().to_owned()]);
+        let (folder, part) = (roots.folder(there.path()).unwrap(), Path::new("part"));
+        let first = folder.append(part).unwrap();
+        assert!(said(folder.append(part)).ends_with("is written by another job"));
+        drop(first);
+        assert_eq!(said(folder.append(part)), "opened");
     }
 
     #[test]

@@ -508,6 +508,20 @@ def handle(lane):
     serving.stop();
 }
 
+/// As a reader of lines that takes 64 KiB at most.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_a_call_whose_processes_die_before_they_have_read_all_of_it_is_poison() {
+    let body = "
+handle = print
+if not sys.stdin.buffer.readline(65_536).endswith(b'\\n'): os._exit(3)
+";
+    let team = Team::new("max_crashes = 2", "", body).await;
+    let id = team.push("a", json!({ "text": "x".repeat(1 << 20) })).await;
+    let serving = team.site.serve("history.ndjson");
+    assert_eq!(team.ends(id).await.state, JobState::Dead);
+    serving.stop();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n4_what_a_process_answered_before_it_died_counts() {
     let body = "

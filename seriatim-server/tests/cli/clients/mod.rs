@@ -313,6 +313,13 @@ fn busy(language: &Language) {
     assert_eq!(told, "[true,\"cancel\",0]\n".repeat(1_201), "{}", text(&output));
 }
 
+/// Its outcome is not given up with those that did not end in time: it would run twice.
+fn away(language: &Language) {
+    let output = language.command(&Site::new(""), &["away"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told, "\"done\"\n", "{}", text(&output));
+}
+
 /// What the server takes and gives, the types of the clients must not refuse.
 #[test]
 fn the_types_have_the_fields_of_the_api() {
@@ -392,6 +399,11 @@ macro_rules! tests {
         #[test]
         fn an_end_that_was_answered_busy_is_told_again_until_it_is_taken() {
             super::busy(&$language);
+        }
+
+        #[test]
+        fn a_lane_that_ended_while_the_server_was_away_is_told_so_at_a_stop_and_not_released() {
+            super::away(&$language);
         }
 
         #[test]

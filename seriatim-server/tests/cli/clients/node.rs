@@ -19,3 +19,11 @@ fn install(site: &Site) {
 }
 
 super::tests!(LANGUAGE);
+
+/// Each would wait for those before it, and new lanes for all of them.
+#[test]
+fn heartbeats_do_not_gather_behind_a_slow_one() {
+    let output = LANGUAGE.command(&Site::new(""), &["slow"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told, "1\n", "{}", super::text(&output));
+}

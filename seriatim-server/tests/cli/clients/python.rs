@@ -1,6 +1,6 @@
 //! The client for Python.
 
-use super::Language;
+use super::{Language, Site};
 
 const LANGUAGE: Language = Language {
     program: "python3",
@@ -54,4 +54,18 @@ async fn what_is_not_a_number_fails_its_own_lane_and_says_why() {
         let error = super::becomes(&api, &id, "dead").await["error"].to_string();
         assert!(error.starts_with("\"ValueError") && error.contains("JSON compliant"), "{error}");
     }
+}
+
+/// It would end the thread of the heartbeats, and so all claims of the worker.
+#[test]
+fn a_refusal_whose_connection_breaks_is_a_refusal_all_the_same() {
+    let output = LANGUAGE.command(&Site::new(""), &["torn"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "503\n", "{}", super::text(&output));
+}
+
+/// All lanes of the worker need the next one.
+#[test]
+fn a_heartbeat_that_cannot_be_written_does_not_end_the_others() {
+    let output = LANGUAGE.command(&Site::new(""), &["odd"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{}", super::text(&output));
 }

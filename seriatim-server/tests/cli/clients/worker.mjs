@@ -1,6 +1,7 @@
 // What the tests of the clients run: pushes, a remote worker or a process worker in JavaScript.
 
 import { appendFileSync, existsSync } from "node:fs";
+import { mock } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as seriatim from "../../../../clients/node/index.js";
 
@@ -102,6 +103,51 @@ async function outage(names, lease, busy = 0) {
   await worker.run();
 }
 
+/** A server that is away when its lane ends, and is back for the last words of the worker. */
+async function away() {
+  const lanes = [{ lane: "1-0-1", token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] }];
+  let isBack;
+  const back = new Promise((resolve) => (isBack = resolve));
+  const call = async (_method, path, body, { retryFor }) => {
+    if (path === "/work/claim") return { lanes: lanes.splice(0, 1) };
+    if (retryFor === Infinity) {
+      worker.stop();
+      await back;
+      return { results: [{ status: "stale" }] };
+    }
+    tell(body.results[0].outcome);
+    isBack();
+    return { results: [{ status: "ok" }] };
+  };
+  const worker = new RemoteWorker({ call }, "orders", () => {}, { stopTimeout: 0 });
+  await worker.run();
+}
+
+/** A server that answers the first heartbeat of a lane when ten are due. */
+async function slow() {
+  mock.timers.enable({ apis: ["setInterval"] });
+  const lanes = [{ lane: "1-0-1", token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] }];
+  let [beats, answer] = [0];
+  const answered = new Promise((resolve) => (answer = resolve));
+  const call = async (_method, path) => {
+    if (path === "/work/claim") return { lanes: lanes.splice(0, 1) };
+    if (path === "/work/settle") return { results: [{ status: "ok" }] };
+    beats++;
+    await answered;
+    return { cancel: [], lost: [], steps: [] };
+  };
+  const handle = async () => {
+    mock.timers.tick(50_000);
+    answer();
+    // By then all that waited for it are sent.
+    await new Promise(setImmediate);
+    worker.stop();
+  };
+  const worker = new RemoteWorker({ call }, "orders", handle);
+  await worker.run();
+  tell(beats);
+}
+
 async function doubt(lane) {
   while (lane.key !== "named" && !lane.cancelled()) await sleep(1);
   if (lane.key !== "asks") await lane.step("one", () => {});
@@ -115,5 +161,7 @@ else if (what === "doubt") {
   await outage(["asks", "steps"], 0.03);
   await outage(["named"], 600);
 } else if (what === "busy") await outage(["named"], 600, 1200);
+else if (what === "away") await away();
+else if (what === "slow") await slow();
 else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

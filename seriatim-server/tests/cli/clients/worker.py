@@ -4,11 +4,13 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import sys
 import threading
 import time
 
-from seriatim import Client, Problem, ProcessWorker, RemoteWorker, Unreachable, bury, cancel, done, release, snooze, step
+from seriatim import Client, Lane, Problem, ProcessWorker, RemoteWorker, Unreachable
+from seriatim import bury, cancel, done, release, snooze, step
 
 
 def handle(lane):
@@ -100,6 +102,22 @@ def push(url):
             tell([error.sent])
 
 
+def torn():
+    """A refusal whose connection breaks behind the head."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse():
+            with server.accept()[0] as stream:
+                stream.recv(65_536)
+                stream.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 99\r\n\r\n{")
+
+        threading.Thread(target=refuse).start()
+        try:
+            Client("http://127.0.0.1:%d" % server.getsockname()[1], retry_for=0).job("1")
+        except Problem as problem:
+            tell(problem.status)
+
+
 def options():
     for wrong in (0, -1, "4", 1001):
         try:
@@ -137,6 +155,47 @@ class Outage:
         return [{**fields, "jobs": [{"job_id": "a"}, {"job_id": "b"}]}]
 
 
+class Odd:
+    """A client whose first heartbeat cannot be written."""
+
+    def __init__(self):
+        self.beats = 0
+        self.worker = RemoteWorker(self, "orders", handle, lease=0.03)
+        self.worker._running[Lane({"lane": "1-0-1"}, None, None)] = {"lane": "1-0-1", "token": 1, "secret": "s"}
+        self.worker._beat()
+        tell(self.beats)
+
+    def call(self, *_arguments, **_options):
+        self.beats += 1
+        if self.beats == 1:
+            raise RecursionError("too deep")
+        self.worker._over.set()
+        return {"cancel": [], "lost": []}
+
+
+class Away:
+    """A server that is away when its lane ends, and is back for the last words of the worker."""
+
+    def __init__(self):
+        jobs = [{"job_id": "a"}]
+        self.lanes = [{"lane": "1-0-1", "token": 1, "secret": "s", "key": "k", "crashes": 0, "jobs": jobs}]
+        self.back = threading.Event()
+        self.worker = RemoteWorker(self, "orders", lambda _lane: None, stop_timeout=0)
+        self.worker.run()
+
+    def call(self, _method, path, body, **options):
+        if path == "/work/claim":
+            lanes, self.lanes = self.lanes, []
+            return {"lanes": lanes}
+        if options["retry_for"] == float("inf"):
+            self.worker.stop()
+            self.back.wait()
+            return {"results": [{"status": "stale"}]}
+        tell(body["results"][0]["outcome"])
+        self.back.set()
+        return {"results": [{"status": "ok"}]}
+
+
 def doubt(lane):
     while lane.key != "named" and not lane.cancelled():
         time.sleep(0.001)
@@ -153,11 +212,17 @@ if sys.argv[1] == "push":
     push(sys.argv[2])
 elif sys.argv[1] == "options":
     options()
+elif sys.argv[1] == "torn":
+    torn()
 elif sys.argv[1] == "doubt":
     Outage(["asks", "steps"], 0.03)
     Outage(["named"], 600)
 elif sys.argv[1] == "busy":
     Outage(["named"], 600, busy=1200)
+elif sys.argv[1] == "odd":
+    Odd()
+elif sys.argv[1] == "away":
+    Away()
 elif sys.argv[1] == "process":
     ProcessWorker(handle).run()
 else:

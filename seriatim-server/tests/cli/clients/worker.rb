@@ -119,6 +119,30 @@ class Outage
   end
 end
 
+# A server that is away when its lane ends, and is back for the last words of the worker.
+class Away
+  def initialize
+    jobs = [{ "job_id" => "a" }]
+    @lanes = [{ "lane" => "1-0-1", "token" => 1, "secret" => "s", "key" => "k", "crashes" => 0, "jobs" => jobs }]
+    @back = Queue.new
+    @worker = Seriatim::RemoteWorker.new(self, "orders", stop_timeout: 0) { nil }
+    @worker.run
+  end
+
+  def call(_method, path, body, retry_for:, **)
+    return { "lanes" => @lanes.shift(1) } if path == "/work/claim"
+
+    if retry_for == Float::INFINITY
+      @worker.stop
+      @back.pop
+      return { "results" => [{ "status" => "stale" }] }
+    end
+    tell(body[:results][0][:outcome])
+    @back.push(nil)
+    { "results" => [{ "status" => "ok" }] }
+  end
+end
+
 # A lock of a worker whose lanes end as soon as it is open.
 class Fleeting
   def initialize(running)
@@ -144,14 +168,31 @@ def fleeting
   worker.send(:settle, { lane => Seriatim.release }, 1)
 end
 
+# A client whose first heartbeat cannot be written.
+def odd
+  beats, client = 0, Object.new
+  client.define_singleton_method(:call) do |*, **|
+    raise JSON::NestingError, "too deep" if (beats += 1) == 1
+
+    { "cancel" => [], "lost" => [] }
+  end
+  worker = Seriatim::RemoteWorker.new(client, "orders") { nil }
+  lane = Seriatim::Lane.new({ "lane" => "1-0-1" }, nil, nil)
+  worker.instance_variable_get(:@running)[lane] = { lane: "1-0-1", token: 1, secret: "s" }
+  2.times { worker.send(:beat) }
+  tell(beats)
+end
+
 case ARGV[0]
 when "push" then push(ARGV[1])
 when "options" then options
 when "fleeting" then fleeting
+when "odd" then odd
 when "doubt"
   Outage.new(%w[asks steps], 0.03)
   Outage.new(%w[named], 600)
 when "busy" then Outage.new(%w[named], 600, busy: 1200)
+when "away" then Away.new
 when "process" then Seriatim::ProcessWorker.new(&HANDLE).run
 else
   client = Seriatim::Client.new(ARGV[1])
