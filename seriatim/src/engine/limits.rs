@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Most lanes of one queue that are claimed and wait for a free slot.
 pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
-/// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
-/// unsettled turns cannot pile up during an outage of the store.
+/// Most lanes that a node holds, unless its slots can run more at once: waiting, running and not yet settled. At this
+/// number it stops claiming, so that unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
 /// Most settles on their way to a store that answers concurrent calls sooner
 /// ([`Capabilities::claim_split`](crate::store::Capabilities::claim_split)).
