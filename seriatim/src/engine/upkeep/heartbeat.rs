@@ -322,6 +322,9 @@ impl Pulser {
     async fn rename(&mut self, store: &dyn Store) -> Result<()> {
         let core = self.core.clone();
         let running = core.running.stop(Stop::LeaseLost, |_| true);
+        // The fence refuses outcomes of claims that were taken over; the other lanes are returned immediately. None may
+        // start in a slot that becomes free while the store is asked.
+        core.release_waiting();
         let id = NodeId::unique(&core.settings.node_name);
         let sent = Sent::now();
         // The old id stays until the store knows the new one; otherwise the next heartbeat tries again.
@@ -330,10 +333,11 @@ impl Pulser {
             // The command was for the process, not for its id.
             store.command_node(id.clone(), Command::Quiet).await?;
         }
+        // What started all the same, or was on its way.
+        core.running.stop(Stop::LeaseLost, |_| true);
         self.info.id = id.clone();
         let before = core.rename(id);
         core.lease.beat(sent);
-        // The fence refuses outcomes of claims that were taken over; the other lanes are returned immediately.
         core.release_waiting();
         tracing::warn!(%before, now = %self.info.id, running, "the other nodes had declared this one dead: it continues under a new id");
         if let Some(observer) = &core.observer {
