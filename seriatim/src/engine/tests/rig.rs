@@ -54,6 +54,8 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// How many ms it takes before the clock is read that is asked for.
     pub(super) clock_after: AtomicU64,
+    /// How many ms it takes until the question who leads fails; 0: it does not.
+    pub(super) leads_fail_after: AtomicU64,
     /// How many ms after they took effect claims and settles are answered.
     pub(super) answered_after: AtomicU64,
     /// Claims of more lanes are split in two; 0: never.
@@ -265,6 +267,11 @@ impl Wrapper for Rig {
     ) -> Result<T> {
         self.check()?;
         self.faults.looks.fetch_add(usize::from(name == "job"), Ordering::SeqCst);
+        let fails_after = self.faults.leads_fail_after.load(Ordering::SeqCst);
+        if name == "lead" && fails_after > 0 {
+            pass(Duration::from_millis(fails_after)).await;
+            return lost();
+        }
         call.await
     }
 
