@@ -82,6 +82,8 @@ pub(in crate::engine) const INBOX_LOOK_MIN: Duration = Duration::from_millis(20)
 pub(in crate::engine) const INBOX_ROWS_AFTER_REFUSAL: usize = 16;
 /// How often expired rows are swept.
 pub(in crate::engine) const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two steps of a sweep.
+pub(in crate::engine) const SWEEP_REST: Duration = Duration::from_millis(20);
 /// Most rows of a kind in one sweep; small, so that a sweep does not delay claims.
 pub(in crate::engine) const SWEEP_ROWS_MAX: usize = 1_000;
 /// How often the queues' definitions are read again.

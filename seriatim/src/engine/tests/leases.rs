@@ -210,6 +210,19 @@ async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
     assert_eq!((summary.rescued, summary.failed, summary.done), (1, 0, 1));
 }
 
+/// The sweeps begin after a minute.
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_node_held_is_taken_over_while_a_sweep_has_no_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    rig.claim_as("gone", "mail", secs(90)).await;
+    rig.faults.never_swept.store(true, Ordering::SeqCst);
+    let running = Running::start(until_stopped(&rig, &log));
+    pass(secs(120)).await;
+    assert_eq!(log.lines(), ["start 2"]);
+    running.kill();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_killed_engine_s_jobs_run_elsewhere_and_its_prefetch_too() {
     let (rig, log) = (Rig::new(), Log::default());

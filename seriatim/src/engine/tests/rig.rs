@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::contract::{
     Bell, Capabilities, Claim, Claimed, Declare, GiveUp, Heartbeat, JobState, Lease, NodeInfo,
-    Producer, Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wakeups,
-    Wrapper,
+    Producer, Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Sweep,
+    Swept, Wakeups, Wrapper,
 };
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
@@ -100,6 +100,8 @@ pub(super) struct Faults {
     pub(super) silent: Mutex<Option<&'static str>>,
     /// The turns that were handed out, by lane, and their jobs.
     taken: Mutex<std::collections::HashMap<LaneId, JobId>>,
+    /// However much a sweep removes, more is left.
+    pub(super) never_swept: AtomicBool,
     /// Calls of this operation panic.
     panics: Mutex<Option<&'static str>>,
     /// The largest number of lanes that one claim asked for.
@@ -425,6 +427,13 @@ impl Wrapper for Rig {
         self.check()?;
         let turns = self.inner.rescue(request).await?;
         if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        self.check()?;
+        let swept = self.inner.sweep(request).await?;
+        let more = swept.more || self.faults.never_swept.load(Ordering::SeqCst);
+        Ok(Swept { more, ..swept })
     }
 }
 
