@@ -68,6 +68,8 @@ pub(in crate::engine) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(in crate::engine) const OUTAGE_LOG_EVERY: Duration = Duration::from_secs(5);
 /// How long a node takes no jobs of a queue whose worker cannot start.
 pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
+/// No lease of a queue makes a node send heartbeats more often than this.
+pub(in crate::engine) const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 /// How often progress is sent, if there is some and no heartbeat is due.
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time between two heartbeats that are sent only because the node's load changed.

@@ -330,7 +330,7 @@ async fn a_push_of_several_callers_whose_answer_cannot_be_used_is_not_repeated()
     let around = |jobs: Vec<Job>, next: store::NextPush| async move {
         let left_out = usize::from(jobs.len() > 1);
         let answered = next.run(jobs).await;
-        answered.map(|answers| answers.into_iter().skip(left_out).collect())
+        answered.map(|answers| answers.into_iter().skip(left_out).collect::<Vec<_>>())
     };
     let client = Client::new(rig.shared()).around(around);
     let pushes: Vec<_> = (0..5)

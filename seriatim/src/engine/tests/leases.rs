@@ -41,6 +41,18 @@ async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
     }
 }
 
+/// The node's own heartbeats come every five seconds.
+#[tokio::test(start_paused = true)]
+async fn three_heartbeats_fit_into_the_lease_of_a_queue_that_others_declared() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").lease(secs(3))).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_stopped(&rig, &log));
+    pass(secs(20)).await;
+    assert_eq!(log.lines(), ["start 1"], "it is not asked to stop");
+    running.kill();
+}
+
 /// The machine sleeps for longer than the queue's lease, and not for as long as the node's.
 #[tokio::test(start_paused = true)]
 async fn no_call_begins_under_a_lease_of_its_queue_that_has_ended() {

@@ -114,18 +114,18 @@ impl Pulser {
     pub(in crate::engine) async fn run(mut self) {
         self.apart = true;
         let mut pauses = Pauses::default();
-        let mut wait = self.core.settings.heartbeat;
+        let mut wait = self.core.heartbeat();
         loop {
             self.rest(wait).await;
             wait = match self.beat().await {
                 Ok(()) => {
                     self.core.outage.succeeded();
                     pauses.reset();
-                    if self.names_all { Duration::ZERO } else { self.core.settings.heartbeat }
+                    if self.names_all { Duration::ZERO } else { self.core.heartbeat() }
                 }
                 Err(error) => {
                     self.core.outage.failed("the heartbeat", &error);
-                    pauses.next().min(self.core.settings.heartbeat)
+                    pauses.next().min(self.core.heartbeat())
                 }
             };
         }
@@ -229,7 +229,7 @@ impl Pulser {
     /// it is lost.
     fn beats(&mut self, now: Instant) -> Vec<Beat> {
         let mut beats = self.unsent.clone();
-        let heartbeat = self.core.settings.heartbeat;
+        let heartbeat = self.core.heartbeat();
         if self.names_all || now.duration_since(self.named) >= heartbeat / 2 {
             self.named = now;
             let reported: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
