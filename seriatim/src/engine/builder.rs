@@ -132,8 +132,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The time between two heartbeats. Default: 10 s, or a third of a shorter lease. If others declare one of its queues
-    /// with a shorter lease, a third of that.
+    /// The time between two heartbeats. Default: 10 s, or a third of a shorter lease. If others declare one of its
+    /// queues with a shorter lease, a third of that.
     pub fn heartbeat(mut self, interval: Duration) -> Self {
         self.heartbeat = Some(interval);
         self
