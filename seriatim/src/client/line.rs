@@ -165,18 +165,18 @@ impl Leading {
                     let _ = answer.send(Answer::Pushed(Ok(pushed)));
                 }
             }
-            // The batch may be stored although its answer was lost, so another push could duplicate it. Each caller
-            // decides for its own job.
-            Err(error) if error.is_transient() => {
-                for answer in answers {
-                    let _ = answer.send(Answer::Pushed(Err(same(&error))));
-                }
-            }
             // One invalid job refuses the whole batch: each caller gets the error of its own job.
-            Err(_) => {
+            Err(error) if is_refusal(&error) => {
                 for (job, answer) in copies.into_iter().zip(answers) {
                     let pushed = shared.push_one(lead, job).await;
                     let _ = answer.send(Answer::Pushed(pushed));
+                }
+            }
+            // The batch may be stored although the answer was lost, or cannot be used, so another push could duplicate
+            // it. Each caller decides for its own job.
+            Err(error) => {
+                for answer in answers {
+                    let _ = answer.send(Answer::Pushed(Err(same(&error))));
                 }
             }
         }
@@ -197,6 +197,12 @@ impl Leading {
         state.waiting = rest.into();
         followers
     }
+}
+
+/// Whether the store refused the jobs, so that none is stored.
+fn is_refusal(error: &Error) -> bool {
+    use ErrorKind::{Conflict, Invalid, NotFound, Unsupported};
+    matches!(error.kind(), Invalid | NotFound | Conflict | Unsupported)
 }
 
 /// A copy of the error for another caller. Causes cannot be cloned, so the text includes them.

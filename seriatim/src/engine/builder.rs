@@ -29,7 +29,7 @@ use crate::handler::middleware::{self, Next};
 use crate::handler::outcomes::Outcomes;
 use crate::handler::shape::Handler;
 use crate::handler::worker::Worker;
-use crate::model::limits::{PERIODIC_MAX, WEIGHT_MAX};
+use crate::model::limits::{DELAY_MAX, PERIODIC_MAX, WEIGHT_MAX};
 use crate::model::{Error, Queue, Result, check_node_name, group_of_build, validate_queue_name};
 use crate::observe::Observer;
 
@@ -132,7 +132,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The time between two heartbeats. Default: 10 s, or a third of a shorter lease.
+    /// The time between two heartbeats. Default: 10 s, or a third of a shorter lease. If others declare one of its
+    /// queues with a shorter lease, a third of that.
     pub fn heartbeat(mut self, interval: Duration) -> Self {
         self.heartbeat = Some(interval);
         self
@@ -154,19 +155,20 @@ impl EngineBuilder {
 
     /// How long running calls may continue when the engine stops; then they are asked to stop. Default: 30 s.
     pub fn shutdown_timeout(mut self, length: Duration) -> Self {
-        self.settings.shutdown_timeout = length;
+        // With `Duration::MAX` the end would be later than a clock can show; so below.
+        self.settings.shutdown_timeout = length.min(DELAY_MAX);
         self
     }
 
     /// How long a handler may take after it was asked to stop. Default: 5 s.
     pub fn cancel_grace(mut self, length: Duration) -> Self {
-        self.settings.cancel_grace = length;
+        self.settings.cancel_grace = length.min(DELAY_MAX);
         self
     }
 
     /// How often the engine looks for expired claims. Default: the heartbeat interval.
     pub fn rescue_interval(mut self, interval: Duration) -> Self {
-        self.rescue_interval = Some(interval);
+        self.rescue_interval = Some(interval.min(DELAY_MAX));
         self
     }
 

@@ -19,7 +19,7 @@ use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::{FleetView, Splitter};
 use crate::engine::hooks::Hooks;
 use crate::engine::lease::LeaseClock;
-use crate::engine::limits::CERTAIN_WAIT;
+use crate::engine::limits::{CERTAIN_WAIT, HEARTBEAT_MIN};
 use crate::engine::outage::Outage;
 use crate::engine::phase::Phases;
 use crate::engine::settle::ended::Ended;
@@ -243,6 +243,12 @@ impl Core {
     pub(in crate::engine) fn ttls(&self) -> impl Iterator<Item = Duration> {
         let own = self.sources.iter().filter_map(|source| source.definition()?.lease);
         own.chain([self.settings.lease])
+    }
+
+    /// The time between two heartbeats: three fit into each lease, also into that of a queue that others declared.
+    pub(in crate::engine) fn heartbeat(&self) -> Duration {
+        let thirds = self.ttls().map(|ttl| (ttl / 3).max(HEARTBEAT_MIN));
+        thirds.fold(self.settings.heartbeat, Duration::min)
     }
 
     /// Whether a lease has ended since the last heartbeat.

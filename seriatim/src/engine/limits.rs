@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Most lanes of one queue that are claimed and wait for a free slot.
 pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
-/// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
-/// unsettled turns cannot pile up during an outage of the store.
+/// Most lanes that a node holds, unless its slots can run more at once: waiting, running and not yet settled. At this
+/// number it stops claiming, so that unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
 /// Most settles on their way to a store that answers concurrent calls sooner
 /// ([`Capabilities::claim_split`](crate::store::Capabilities::claim_split)).
@@ -68,6 +68,8 @@ pub(in crate::engine) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(in crate::engine) const OUTAGE_LOG_EVERY: Duration = Duration::from_secs(5);
 /// How long a node takes no jobs of a queue whose worker cannot start.
 pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
+/// No lease of a queue makes a node send heartbeats more often than this.
+pub(in crate::engine) const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 /// How often progress is sent, if there is some and no heartbeat is due.
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time between two heartbeats that are sent only because the node's load changed.
@@ -82,6 +84,8 @@ pub(in crate::engine) const INBOX_LOOK_MIN: Duration = Duration::from_millis(20)
 pub(in crate::engine) const INBOX_ROWS_AFTER_REFUSAL: usize = 16;
 /// How often expired rows are swept.
 pub(in crate::engine) const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two steps of a sweep.
+pub(in crate::engine) const SWEEP_REST: Duration = Duration::from_millis(20);
 /// Most rows of a kind in one sweep; small, so that a sweep does not delay claims.
 pub(in crate::engine) const SWEEP_ROWS_MAX: usize = 1_000;
 /// How often the queues' definitions are read again.

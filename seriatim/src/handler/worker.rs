@@ -17,6 +17,7 @@ use crate::handler::outcomes::Outcomes;
 use crate::handler::retrying::{Failed, Retrying};
 use crate::handler::shape::Handler;
 use crate::model::Exhaustion;
+use crate::model::limits::DELAY_MAX;
 
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
 
@@ -175,14 +176,15 @@ impl Worker {
     /// The time limit of a call, instead of the queue's `timeout`.
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
-        self.timeout = Some(length);
+        // With `Duration::MAX` the end would be later than a clock can show; so below.
+        self.timeout = Some(length.min(DELAY_MAX));
         self
     }
 
     /// The time limit of a call if neither the worker, the queue nor one of its jobs has a `timeout`.
     #[must_use]
     pub fn timeout_default(mut self, length: Duration) -> Self {
-        self.timeout_default = Some(length);
+        self.timeout_default = Some(length.min(DELAY_MAX));
         self
     }
 

@@ -332,7 +332,10 @@ impl Fetcher {
         let source = &core.sources[place];
         let definition = source.definition();
         let held = core.held.count().saturating_sub(core.settles.aside().min(PUT_ASIDE_MAX));
-        let lanes = HELD_LANES_MAX.saturating_sub(held).min(look.most);
+        let batch = definition.as_ref().map_or(1, |queue| queue.batch_size as usize);
+        // Slots that run full calls at once hold more.
+        let held_max = HELD_LANES_MAX.max(core.settings.concurrency.saturating_mul(batch));
+        let lanes = held_max.saturating_sub(held).min(look.most);
         let lanes = match core.series_max(source) {
             1 => lanes,
             _ => lanes.min(source.lanes_max()),

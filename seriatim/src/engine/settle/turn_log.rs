@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::limits::{LOG_ERROR_BYTES_MAX, LOG_LINES_MAX, LOG_WINDOW};
+use crate::engine::shield::shielded;
 use crate::handler::call::Call;
 use crate::handler::control::Undecodable;
 use crate::handler::outcomes::Outcomes;
@@ -90,15 +91,17 @@ impl TurnLog {
         cancelled: &[JobId],
     ) {
         let Some(failure) = Failure::of(turn, settlement, cancelled) else { return };
-        if let Some(Listener(tell)) = &self.listener {
-            tell(&failure.told(settlement, cancelled, node));
+        if let Some(Listener(tell)) = &self.listener
+            && let Err(text) = shielded(|| tell(&failure.told(settlement, cancelled, node)))
+        {
+            tracing::error!("the listener of failed turns panicked: {text}");
         }
         let limit = if failure.is_final() { &self.endings } else { &self.retries };
         if !limit.admit(Instant::now()) {
             return;
         }
         self.log_left_out(false);
-        let trace_id = self.trace_id.and_then(|read| read(turn));
+        let trace_id = self.trace_id.and_then(|read| shielded(|| read(turn)).ok().flatten());
         match failure.next {
             Next::Retry(_) | Next::Held => tracing::warn!(trace_id, "{failure}"),
             Next::Buried | Next::Dropped => tracing::error!(trace_id, "{failure}"),

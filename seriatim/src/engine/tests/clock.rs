@@ -341,6 +341,27 @@ async fn a_run_ends_when_its_node_may_not_lead_any_more() {
     running.kill();
 }
 
+/// The lead is asked for at second 10; the error comes at 25, and the lead ends at 30.
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_with_its_lead_however_late_the_store_answers() {
+    let rig = Rig::new();
+    let worker = Periodic::new("report", secs(2), |_: Tick| async {
+        pass(secs(5_000)).await;
+        Ok(())
+    });
+    let engine = engine(&rig).periodic(worker.once_in_fleet()).build().unwrap();
+    let handle = engine.handle();
+    let running = tokio::spawn(engine.run_until(std::future::pending::<()>()));
+    pass(secs(1)).await;
+    assert_eq!(handle.periodic()[0].state, PeriodicState::Work);
+    rig.faults.leads_fail_after.store(15_000, Ordering::SeqCst);
+    pass(secs(28)).await;
+    assert_eq!(handle.periodic()[0].failures, 0, "it leads still");
+    pass(secs(2)).await;
+    assert_eq!(handle.periodic()[0].failures, 1);
+    running.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_entry_whose_jobs_its_queue_does_not_take_is_refused_before_anything_starts() {
     let job = Job::new("a", &1).unwrap().key("k");

@@ -324,6 +324,29 @@ async fn a_push_that_panics_around_the_jobs_of_several_callers_holds_up_nobody_l
     assert!(client.push(Job::new("mail", &5).unwrap()).await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_push_of_several_callers_whose_answer_cannot_be_used_is_not_repeated() {
+    let rig = Rig::new();
+    let around = |jobs: Vec<Job>, next: store::NextPush| async move {
+        let left_out = usize::from(jobs.len() > 1);
+        let answered = next.run(jobs).await;
+        answered.map(|answers| answers.into_iter().skip(left_out).collect::<Vec<_>>())
+    };
+    let client = Client::new(rig.shared()).around(around);
+    let pushes: Vec<_> = (0..5)
+        .map(|i| {
+            let client = client.clone();
+            tokio::spawn(async move { client.push(Job::new("mail", &i).unwrap()).await })
+        })
+        .collect();
+    let mut failed = 0;
+    for push in pushes {
+        failed += usize::from(push.await.unwrap().is_err_and(|e| e.kind() == ErrorKind::Internal));
+    }
+    assert_eq!(failed, 4, "those that were pushed together");
+    assert_eq!(rig.stats(None).await.unwrap()[0].jobs, 5, "each is stored once");
+}
+
 /// A runtime of one thread runs only while that thread waits for something.
 #[test]
 fn a_caller_does_not_wait_for_the_runtime_of_the_one_that_pushed_before_it() {

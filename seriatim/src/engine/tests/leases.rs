@@ -41,6 +41,18 @@ async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
     }
 }
 
+/// The node's own heartbeats come every five seconds.
+#[tokio::test(start_paused = true)]
+async fn three_heartbeats_fit_into_the_lease_of_a_queue_that_others_declared() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").lease(secs(3))).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_stopped(&rig, &log));
+    pass(secs(20)).await;
+    assert_eq!(log.lines(), ["start 1"], "it is not asked to stop");
+    running.kill();
+}
+
 /// The machine sleeps for longer than the queue's lease, and not for as long as the node's.
 #[tokio::test(start_paused = true)]
 async fn no_call_begins_under_a_lease_of_its_queue_that_has_ended() {
@@ -123,6 +135,30 @@ async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
     assert_eq!(rig.state(next).await, Some(JobState::Queued));
 }
 
+/// A slot that becomes free before the node has its new id must not take what was claimed under the old one.
+#[tokio::test(start_paused = true)]
+async fn a_node_declared_dead_starts_nothing_that_it_had_claimed_before() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").batch_size(2)).await;
+    for task in ["a", "b"] {
+        rig.push(Job::new("mail", &1).unwrap().task(task)).await;
+    }
+    let builder = until_stopped(&rig, &log).concurrency(1).heartbeat(secs(1));
+    let running = Running::start(builder);
+    log.reaches(1).await;
+    assert_eq!(rig.stats(None).await.unwrap()[0].claimed, 2, "one runs, one waits for the slot");
+    let (far, info) =
+        (Some(super::rig::START + secs(100)), store::NodeInfo::new("other".into(), secs(1_000)));
+    rig.heartbeat(store::Heartbeat { now: far, node: info, beats: Vec::new() }).await.unwrap();
+    rig.faults.failed_names.store(1, Ordering::SeqCst);
+    let (node, lease) = ("other".into(), secs(1_000));
+    let rescue = store::Rescue { now: far, node, lease, lanes_max: 10, ticket: 0 };
+    assert_eq!(rig.rescue(rescue).await.unwrap().len(), 2);
+    pass(secs(20)).await;
+    assert_eq!(log.lines(), ["start 1", "told"]);
+    running.kill();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_again() {
     let (rig, log) = (Rig::new(), Log::default());
@@ -184,6 +220,19 @@ async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
     let summary = running.stop().await;
     assert_eq!(log.lines(), ["crashes 1 attempt 2"]);
     assert_eq!((summary.rescued, summary.failed, summary.done), (1, 0, 1));
+}
+
+/// The sweeps begin after a minute.
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_node_held_is_taken_over_while_a_sweep_has_no_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    rig.claim_as("gone", "mail", secs(90)).await;
+    rig.faults.never_swept.store(true, Ordering::SeqCst);
+    let running = Running::start(until_stopped(&rig, &log));
+    pass(secs(120)).await;
+    assert_eq!(log.lines(), ["start 2"]);
+    running.kill();
 }
 
 #[tokio::test(start_paused = true)]

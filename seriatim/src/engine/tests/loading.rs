@@ -161,6 +161,27 @@ async fn l11_s1_so_many_calls_run_at_once_whatever_the_number_of_queues() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_slots_run_however_many_lanes_they_hold() {
+    // Calls for one lane each, and for a hundred.
+    for (slots, batch) in [(4_100, 1), (41, 100)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        rig.store_declared(Queue::parallel("mail").batch_size(batch)).await;
+        for i in 0..4_100 {
+            rig.push(Job::new("mail", &i).unwrap()).await;
+        }
+        let written = log.clone();
+        let worker = move |batch: Batch<u32>| {
+            batch.payloads().for_each(|_| written.add(""));
+            pass(secs(60))
+        };
+        let running = Running::start(engine(&rig).concurrency(slots).worker("mail", worker));
+        pass(secs(2)).await;
+        assert_eq!(log.len(), 4_100, "{slots} slots");
+        running.kill();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slot_kept_free_for_a_queue_that_then_has_nothing_is_given_back() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("slow", &1).unwrap()).await;

@@ -130,6 +130,15 @@ fn callbacks_around() -> Vec<(&'static str, Change, &'static str)> {
         ),
         ("a writer of failures", |b| b.with(failing()).error_format(|_| panic!("no pen")), "no"),
         (
+            "a log of turns",
+            |b| {
+                let log = TurnLog::default().with_trace_id(|_| panic!("no trace"));
+                let log = log.with_listener(|_| panic!("no ear"));
+                b.with(failing()).turn_log(Arc::new(log))
+            },
+            "no",
+        ),
+        (
             "the text of a failure",
             |b| b.worker("broken", |_: Batch<u32>| async { Err::<(), Failure>(Speechless.into()) }),
             "a failure whose text cannot be written: that panicked",

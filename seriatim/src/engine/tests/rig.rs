@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::contract::{
     Bell, Capabilities, Claim, Claimed, Declare, GiveUp, Heartbeat, JobState, Lease, NodeInfo,
-    Producer, Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Wakeups,
-    Wrapper,
+    Producer, Pulse, Push, Pushed, QueueDue, Rescue, Settle, Settled, SharedStore, Store, Sweep,
+    Swept, Wakeups, Wrapper,
 };
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
@@ -54,6 +54,8 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// How many ms it takes before the clock is read that is asked for.
     pub(super) clock_after: AtomicU64,
+    /// How many ms it takes until the question who leads fails; 0: it does not.
+    pub(super) leads_fail_after: AtomicU64,
     /// How many ms after they took effect claims and settles are answered.
     pub(super) answered_after: AtomicU64,
     /// Claims of more lanes are split in two; 0: never.
@@ -98,6 +100,8 @@ pub(super) struct Faults {
     pub(super) silent: Mutex<Option<&'static str>>,
     /// The turns that were handed out, by lane, and their jobs.
     taken: Mutex<std::collections::HashMap<LaneId, JobId>>,
+    /// However much a sweep removes, more is left.
+    pub(super) never_swept: AtomicBool,
     /// Calls of this operation panic.
     panics: Mutex<Option<&'static str>>,
     /// The largest number of lanes that one claim asked for.
@@ -265,6 +269,11 @@ impl Wrapper for Rig {
     ) -> Result<T> {
         self.check()?;
         self.faults.looks.fetch_add(usize::from(name == "job"), Ordering::SeqCst);
+        let fails_after = self.faults.leads_fail_after.load(Ordering::SeqCst);
+        if name == "lead" && fails_after > 0 {
+            pass(Duration::from_millis(fails_after)).await;
+            return lost();
+        }
         call.await
     }
 
@@ -418,6 +427,13 @@ impl Wrapper for Rig {
         self.check()?;
         let turns = self.inner.rescue(request).await?;
         if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        self.check()?;
+        let swept = self.inner.sweep(request).await?;
+        let more = swept.more || self.faults.never_swept.load(Ordering::SeqCst);
+        Ok(Swept { more, ..swept })
     }
 }
 

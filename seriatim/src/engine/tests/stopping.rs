@@ -104,6 +104,27 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_may_take_for_ever_breaks_no_engine() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let worker = Worker::new("mail", move |_: Batch<u32>| {
+        written.add("start");
+        pass(secs(10))
+    });
+    let seldom = Periodic::new("seldom", Duration::MAX, |_: Tick| async { Ok(()) });
+    let builder = engine(&rig)
+        .with(worker.timeout(Duration::MAX))
+        .periodic(seldom.once_in_fleet())
+        .rescue_interval(Duration::MAX)
+        .shutdown_timeout(Duration::MAX)
+        .cancel_grace(Duration::MAX);
+    let running = Running::start(builder);
+    log.reaches(1).await;
+    assert_eq!(running.stop().await.done, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn queues_that_contradict_themselves_are_refused_before_anything_starts() {
     let rig = Rig::new();
     let refused = |builder: EngineBuilder| builder.build().err().unwrap().to_string();

@@ -114,18 +114,18 @@ impl Pulser {
     pub(in crate::engine) async fn run(mut self) {
         self.apart = true;
         let mut pauses = Pauses::default();
-        let mut wait = self.core.settings.heartbeat;
+        let mut wait = self.core.heartbeat();
         loop {
             self.rest(wait).await;
             wait = match self.beat().await {
                 Ok(()) => {
                     self.core.outage.succeeded();
                     pauses.reset();
-                    if self.names_all { Duration::ZERO } else { self.core.settings.heartbeat }
+                    if self.names_all { Duration::ZERO } else { self.core.heartbeat() }
                 }
                 Err(error) => {
                     self.core.outage.failed("the heartbeat", &error);
-                    pauses.next().min(self.core.settings.heartbeat)
+                    pauses.next().min(self.core.heartbeat())
                 }
             };
         }
@@ -229,7 +229,7 @@ impl Pulser {
     /// it is lost.
     fn beats(&mut self, now: Instant) -> Vec<Beat> {
         let mut beats = self.unsent.clone();
-        let heartbeat = self.core.settings.heartbeat;
+        let heartbeat = self.core.heartbeat();
         if self.names_all || now.duration_since(self.named) >= heartbeat / 2 {
             self.named = now;
             let reported: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
@@ -322,6 +322,9 @@ impl Pulser {
     async fn rename(&mut self, store: &dyn Store) -> Result<()> {
         let core = self.core.clone();
         let running = core.running.stop(Stop::LeaseLost, |_| true);
+        // The fence refuses outcomes of claims that were taken over; the other lanes are returned immediately. None may
+        // start in a slot that becomes free while the store is asked.
+        core.release_waiting();
         let id = NodeId::unique(&core.settings.node_name);
         let sent = Sent::now();
         // The old id stays until the store knows the new one; otherwise the next heartbeat tries again.
@@ -330,10 +333,11 @@ impl Pulser {
             // The command was for the process, not for its id.
             store.command_node(id.clone(), Command::Quiet).await?;
         }
+        // What started all the same, or was on its way.
+        core.running.stop(Stop::LeaseLost, |_| true);
         self.info.id = id.clone();
         let before = core.rename(id);
         core.lease.beat(sent);
-        // The fence refuses outcomes of claims that were taken over; the other lanes are returned immediately.
         core.release_waiting();
         tracing::warn!(%before, now = %self.info.id, running, "the other nodes had declared this one dead: it continues under a new id");
         if let Some(observer) = &core.observer {

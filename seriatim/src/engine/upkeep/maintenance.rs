@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::contract::{Lead, QueueView, Rescue, Settled, Sweep};
 use crate::engine::core::Core;
 use crate::engine::limits::{
-    DEFINITIONS_EVERY, RESCUE_AFTER, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX,
+    DEFINITIONS_EVERY, RESCUE_AFTER, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_REST, SWEEP_ROWS_MAX,
 };
 use crate::engine::outage::may_have_been_done;
 use crate::engine::settle::exhausted::announced;
@@ -23,7 +23,8 @@ const WHY: &str = "its process died or lost its lease";
 /// Does the upkeep until the engine ends.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (swept, defined) = (Instant::now(), Instant::now());
-    let mut maintenance = Maintenance { core, swept, defined, neighbours: Neighbours::default() };
+    let (has_left, neighbours) = (false, Neighbours::default());
+    let mut maintenance = Maintenance { core, swept, has_left, defined, neighbours };
     // The first check runs immediately: this node may replace a process that was killed.
     if let Err(error) = maintenance.take_over().await {
         maintenance.core.outage.failed("looking for nodes that are gone", &error);
@@ -41,6 +42,8 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
 struct Maintenance {
     core: Arc<Core>,
     swept: Instant,
+    /// Whether the last sweep left expired rows.
+    has_left: bool,
     defined: Instant,
     neighbours: Neighbours,
 }
@@ -49,6 +52,9 @@ impl Maintenance {
     /// The time to the next round, which comes sooner if the lease of a silent node ends. Randomized, because the nodes of
     /// a fleet start together, and see a death together, but should not do their rounds together.
     fn rest(&self) -> Duration {
+        if self.has_left {
+            return SWEEP_REST;
+        }
         let core = &self.core;
         let interval = core.settings.rescue_interval.mul_f64(0.75 + fastrand::f64() / 2.0);
         let after = RESCUE_AFTER.mul_f64(1.0 + 3.0 * fastrand::f64());
@@ -69,9 +75,9 @@ impl Maintenance {
             self.core.split().await?;
             self.take_over().await?;
         }
-        if self.swept.elapsed() >= SWEEP_EVERY {
-            self.swept = Instant::now();
-            self.sweep().await?;
+        if self.has_left || self.swept.elapsed() >= SWEEP_EVERY {
+            (self.swept, self.has_left) = (Instant::now(), false);
+            self.has_left = self.sweep().await?;
         }
         rescued
     }
@@ -150,9 +156,10 @@ impl Maintenance {
         Ok(rescued)
     }
 
-    /// Sweeps expired rows; one node at a time does it.
-    async fn sweep(&self) -> Result<()> {
-        let core = &self.core;
+    /// Sweeps expired rows; one node at a time does it. True if some are left because a rescue is due: claims must not
+    /// wait until all that has expired is gone.
+    async fn sweep(&self) -> Result<bool> {
+        let (core, began) = (&self.core, Instant::now());
         let lead = Lead {
             now: None,
             role: "maintenance".into(),
@@ -160,14 +167,14 @@ impl Maintenance {
             ttl: SWEEP_EVERY.mul_f64(1.5),
         };
         if !core.store.lead(lead).await? {
-            return Ok(());
+            return Ok(false);
         }
         loop {
             let swept = core.store.sweep(Sweep { now: None, rows_max: SWEEP_ROWS_MAX }).await?;
-            if !swept.more {
-                return Ok(());
+            if !swept.more || began.elapsed() >= core.settings.rescue_interval {
+                return Ok(swept.more);
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(SWEEP_REST).await;
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::contract::{PeriodicState, PeriodicView, SharedStore};
 use crate::engine::phase::Phases;
 use crate::handler::failure::Failure;
 use crate::lock::lock;
+use crate::model::limits::DELAY_MAX;
 
 type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync;
 
@@ -53,7 +54,8 @@ impl Periodic {
         let run = Arc::new(move |tick| -> Pin<Box<dyn Future<Output = _> + Send>> {
             Box::pin(run(tick))
         });
-        Self { name: name.into(), pause, once_in_fleet: false, run }
+        // With `Duration::MAX` a lead would end later than a clock can show.
+        Self { name: name.into(), pause: pause.min(DELAY_MAX), once_in_fleet: false, run }
     }
 
     /// Runs on one node at a time. If that node dies, another follows within its lease (or three pauses, if they are

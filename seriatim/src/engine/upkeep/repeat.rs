@@ -80,12 +80,14 @@ async fn lead_is_lost(core: &Core, periodic: &Periodic, asked_at: Instant) {
     let ttl = ttl(core, periodic);
     let mut leads_until = asked_at + ttl;
     loop {
-        tokio::time::sleep(ttl / 3).await;
-        let now = Instant::now();
-        match tokio::time::timeout_at(leads_until, asked(core, periodic)).await {
-            Ok(Some(true)) => leads_until = now + ttl,
-            Ok(None) if Instant::now() < leads_until => {}
-            Ok(_) | Err(_) => return,
+        let renewed = async {
+            tokio::time::sleep(ttl / 3).await;
+            (Instant::now(), asked(core, periodic).await)
+        };
+        match tokio::time::timeout_at(leads_until, renewed).await {
+            Ok((now, Some(true))) => leads_until = now + ttl,
+            Ok((_, None)) => {}
+            Ok((_, Some(false))) | Err(_) => return,
         }
     }
 }
