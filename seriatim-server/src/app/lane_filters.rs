@@ -57,7 +57,7 @@ fn lag(text: &str, stages: &[LaneStage]) -> Result<Option<Duration>> {
 }
 
 /// The stages of a filter.
-fn stages(text: &str) -> Result<Vec<LaneStage>> {
+pub(crate) fn stages(text: &str) -> Result<Vec<LaneStage>> {
     let named = |name: &str| {
         let stage = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == name);
         stage.ok_or_else(|| {
