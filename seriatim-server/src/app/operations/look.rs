@@ -92,8 +92,9 @@ async fn lanes(
     };
     let now = store.now().await?;
     let meant = LaneQuery { now: Some(now), order, ..wish.lane_query(before)? };
-    // Stores have no index of the other states, or of other filters in these orders: in one call they would pass by all lanes
-    // that do not fit. These are read and left out here, so that a step stays small.
+    // Stores have no index of the other states, or of other filters in these orders: in one call they would pass by
+    // all lanes that do not fit. These are read and left out here, so that a step stays small. In the order of due times
+    // a lane that fails meanwhile would come twice.
     let stands = [LaneStage::Held, LaneStage::Paused];
     let has_index = meant.stages == [LaneStage::Running]
         || meant.stages.iter().all(|stage| stands.contains(stage));
