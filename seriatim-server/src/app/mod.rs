@@ -19,6 +19,7 @@ pub(crate) mod job_filters;
 pub(crate) mod job_pages;
 pub(crate) mod jobs;
 pub(crate) mod key;
+pub(crate) mod lane_filters;
 pub(crate) mod lane_jobs;
 pub(crate) mod lane_pages;
 pub(crate) mod lanes;

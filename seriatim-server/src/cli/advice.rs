@@ -32,7 +32,7 @@ impl From<Error> for Failure {
             }
             Error::Cursor => format!("--after: {error}"),
             Error::Unranged { .. } => "--from and --to need --by key, due or retries".to_owned(),
-            Error::Bound { field, .. } => format!("--{field}: {error}"),
+            Error::Bound { field, .. } => format!("--{}: {error}", field.replace('_', "-")),
             Error::NoOperation(_) => format!("{error}: `seriatim operations` lists them"),
             Error::TooManyOperations { .. } => format!("{error}: `seriatim operations stop ID`"),
             Error::Unconfirmed { count, .. } => format!("{error}: --confirm {count}"),

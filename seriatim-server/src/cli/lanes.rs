@@ -15,8 +15,9 @@ use crate::app::entity::Entity;
 use crate::app::error::Error;
 use crate::app::find;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
+use crate::app::lane_filters::Filters;
 use crate::app::lane_jobs::{self, ENDED};
-use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, SCAN_MAX};
+use crate::app::lane_pages::{self, SCAN_DEFAULT, SCAN_MAX};
 use crate::app::lanes as actions;
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
@@ -55,44 +56,44 @@ pub(crate) struct Lanes {
 /// Which lanes are listed.
 #[derive(Args)]
 struct FilterArgs {
-    /// Only lanes that are ready, scheduled, retrying, running, held, paused or crashed; several with commas
-    #[arg(long, value_name = "STATES", default_value = "", hide_default_value = true)]
-    state: String,
     /// Only lanes whose key has this prefix
     #[arg(long, value_name = "START", default_value = "", hide_default_value = true)]
     prefix: String,
-    /// Only lanes that this node holds: its id or name
-    #[arg(long, value_name = "NODE", default_value = "", hide_default_value = true)]
-    node: String,
-    /// Only lanes due at or after this time: RFC 3339 or Unix seconds
-    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
-    due_from: String,
-    /// Only lanes due at or before this time
-    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
-    due_to: String,
-    /// Only lanes with this retry count or a higher one
-    #[arg(long, value_name = "N", default_value = "", hide_default_value = true)]
-    retries_min: String,
-    /// Only waiting lanes that have been due for at least this long: 250ms, 10s, 5m
-    #[arg(long, value_name = "DURATION", default_value = "", hide_default_value = true)]
-    lag_min: String,
+    #[command(flatten)]
+    of: LaneFilterArgs,
     /// Maximum number of lanes to read to find matches
     #[arg(long, value_name = "N", default_value_t = SCAN_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(1..=SCAN_MAX as i64))]
     scan_max: u32,
 }
 
+/// The filters that only lanes have.
+#[derive(Args)]
+pub(super) struct LaneFilterArgs {
+    /// Only lanes that are ready, scheduled, retrying, running, held, paused or crashed; several with commas
+    #[arg(long, value_name = "STATES", default_value = "", hide_default_value = true)]
+    pub(super) state: String,
+    /// Only lanes that this node holds: its id or name
+    #[arg(long, value_name = "NODE", default_value = "", hide_default_value = true)]
+    pub(super) node: String,
+    /// Only lanes due at or after this time: RFC 3339 or Unix seconds
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    pub(super) due_from: String,
+    /// Only lanes due at or before this time
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true)]
+    pub(super) due_to: String,
+    /// Only lanes with this retry count or a higher one
+    #[arg(long, value_name = "N", default_value = "", hide_default_value = true)]
+    pub(super) retries_min: String,
+    /// Only waiting lanes that have been due for at least this long: 250ms, 10s, 5m
+    #[arg(long, value_name = "DURATION", default_value = "", hide_default_value = true)]
+    pub(super) lag_min: String,
+}
+
 impl FilterArgs {
     fn given(&self) -> Filters<'_> {
-        Filters {
-            state: &self.state,
-            lane: "",
-            prefix: &self.prefix,
-            node: &self.node,
-            due_from: &self.due_from,
-            due_to: &self.due_to,
-            retries_min: &self.retries_min,
-            lag_min: &self.lag_min,
-        }
+        let LaneFilterArgs { state, node, due_from, due_to, retries_min, lag_min } = &self.of;
+        let (lane, prefix) = ("", self.prefix.as_str());
+        Filters { state, lane, prefix, node, due_from, due_to, retries_min, lag_min }
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use seriatim::store::{LaneId, LaneStage, Store};
+use seriatim::store::{LaneId, Store};
 use seriatim::{JobId, Rate, SharedStore};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{Common, Yes};
 use super::deed::who;
+use super::lanes::LaneFilterArgs;
 use crate::app::operations::{
     self, ALL_QUEUES, Action, Begin, Leaving, List, Operation, Preview, State, Wish, preview,
 };
@@ -82,9 +83,8 @@ struct Which {
     /// Only jobs with this cause: the error with `N` for numbers, `ID` for ids, `"…"` for quotes
     #[arg(long)]
     cause: Option<String>,
-    /// Only lanes in this state: ready, scheduled, retrying, running, held, paused or crashed
-    #[arg(long, value_parser = lane_state)]
-    state: Option<LaneStage>,
+    #[command(flatten)]
+    of_lanes: LaneFilterArgs,
     /// Only jobs that died (or were pushed) before this time, or 2h for two hours ago. Default: now
     #[arg(long, value_name = "TIME", value_parser = Moment::read)]
     before: Option<Moment>,
@@ -102,12 +102,6 @@ struct Which {
     lanes: Vec<LaneId>,
 }
 
-fn lane_state(text: &str) -> Result<LaneStage, String> {
-    let found = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == text);
-    found
-        .ok_or_else(|| format!("write one of {}", LaneStage::ALL.map(LaneStage::as_str).join(", ")))
-}
-
 impl Which {
     async fn wish(self, store: &dyn Store) -> Result<Wish> {
         let some = |named: bool| named.then_some(());
@@ -117,6 +111,7 @@ impl Which {
             0 => (String::new(), Some(List(vec![ALL_QUEUES.to_owned()]))),
             _ => (String::new(), Some(List(queues))),
         };
+        let LaneFilterArgs { state, node, due_from, due_to, retries_min, lag_min } = self.of_lanes;
         let wish = Wish {
             queues,
             key: self.key,
@@ -125,7 +120,12 @@ impl Which {
             untasked: self.untasked,
             error: self.error,
             cause: self.cause,
-            state: self.state,
+            state,
+            node,
+            due_from,
+            due_to,
+            retries_min,
+            lag_min,
             before: time_of(store, self.before).await?,
             since: time_of(store, self.since).await?,
             rate: self.rate,

@@ -13,7 +13,8 @@ use super::{Access, Answer, Caller, Part, Problem, Query, Result, Route, Shared}
 use crate::app::entity::Entity;
 use crate::app::job_filters::TABLE_PAYLOAD_BYTES_MAX;
 use crate::app::key::{self, InQueue};
-use crate::app::lane_pages::{self, Filters, SCAN_MAX};
+use crate::app::lane_filters::Filters;
+use crate::app::lane_pages::{self, SCAN_MAX};
 use crate::app::lanes::OneLane;
 use crate::app::range::By;
 use crate::app::{find, lanes, pauses};

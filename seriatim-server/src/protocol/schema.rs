@@ -8,8 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 use seriatim::store::{
-    Cancelled, Command, IdempotencyScope, JobState, LaneStage, LaneState, PeriodicState,
-    PushStatus, Throttled, TroubleKind,
+    Cancelled, Command, IdempotencyScope, JobState, LaneState, PeriodicState, PushStatus,
+    Throttled, TroubleKind,
 };
 use seriatim::{
     Backoff, DueRule, Exhaustion, Groups, JobId, Limit, Merge, Missed, Mode, Rate, Window,
@@ -79,7 +79,6 @@ described! {
     LaneState => one_of([
         LaneState::Waiting, LaneState::Claimed, LaneState::Held, LaneState::Paused,
     ]),
-    LaneStage => one_of(LaneStage::ALL),
     Command => one_of([Command::Quiet, Command::Stop, Command::Resume]),
     PeriodicState => one_of([PeriodicState::Idle, PeriodicState::Work, PeriodicState::Stop]),
     Cancelled => one_of([

@@ -212,7 +212,7 @@ impl LaneQuery {
     }
 
     /// Whether a lane fits all filters but the range of the order.
-    pub(crate) fn shows(&self, lane: &LaneView, now: Timestamp) -> bool {
+    pub fn shows(&self, lane: &LaneView, now: Timestamp) -> bool {
         let key = lane.key.as_deref();
         let in_stage = |stage: &LaneStage| match stage {
             LaneStage::Crashed => lane.crashes > 0,

@@ -54,7 +54,7 @@ pub(super) async fn look(
         return Ok(whole(Found::TheseLanes(lanes.clone())));
     }
     if wish.action.on_lanes().is_some() && !wish.finds_jobs(mode) {
-        return lanes(store, wish, after, rows_max).await;
+        return lanes(store, wish, before, (after, rows_max)).await;
     }
     let (filter, order) = match wish.action {
         Action::CancelJobs => (JobFilter::Live, JobOrder::Arrival),
@@ -82,33 +82,38 @@ pub(super) async fn look(
 async fn lanes(
     store: &dyn Store,
     wish: &Wish,
-    after: Option<String>,
-    rows_max: usize,
+    before: Timestamp,
+    (after, rows_max): (Option<String>, usize),
 ) -> Result<Look> {
     let order = match (&wish.prefix, wish.action) {
         (_, Action::Bury | Action::DeleteFailed) => LaneOrder::RetryCount,
         (Some(_), _) => LaneOrder::Key,
         (None, _) => LaneOrder::Age,
     };
-    // Stores have no index of the other states, or of prefixes in another order: in one call they would pass by all lanes that
-    // do not fit. These are read and left out here, so that a step stays small.
-    let has_index = |state: &LaneStage| {
-        matches!(state, LaneStage::Running | LaneStage::Held | LaneStage::Paused)
-    };
     let now = store.now().await?;
+    let meant = LaneQuery { now: Some(now), order, ..wish.lane_query(before)? };
+    // Stores have no index of the other states, or of other filters in these orders: in one call they would pass by
+    // all lanes that do not fit. These are read and left out here, so that a step stays small. In the order of due times
+    // a lane that fails meanwhile would come twice.
+    let stands = [LaneStage::Held, LaneStage::Paused];
+    let has_index = meant.stages == [LaneStage::Running]
+        || meant.stages.iter().all(|stage| stands.contains(stage));
     let query = LaneQuery {
-        now: Some(now),
-        key: wish.key.clone(),
-        prefix: wish.prefix.clone().filter(|_| order == LaneOrder::Key),
-        stages: wish.state.into_iter().filter(has_index).collect(),
-        order,
+        prefix: meant.prefix.clone().filter(|_| order == LaneOrder::Key),
+        stages: meant.stages.iter().copied().filter(|_| has_index).collect(),
+        due_from: None,
+        due_to: None,
+        retries_min: None,
         after,
         rows_max,
-        ..LaneQuery::new(wish.queue.as_str())
+        ..meant.clone()
     };
     let page = store.lanes(query).await?;
     let rows = page.rows.len() as u64;
-    let found = page.rows.into_iter().filter(|lane| wish.has_lane(lane, now)).collect();
+    let fits = |lane: &LaneView| {
+        meant.shows(lane, now) && wish.has(lane.key.as_deref(), lane.error.as_deref())
+    };
+    let found = page.rows.into_iter().filter(fits).collect();
     Ok(Look { found: Found::Lanes(found), rows, next: page.next })
 }
 

@@ -144,7 +144,7 @@ impl Operation {
         let is_key = wish.key.as_deref().map(|named| named == key);
         let begins = wish.prefix.as_deref().map(|prefix| key.starts_with(prefix));
         let is_named = is_key.into_iter().chain(begins).min().unwrap_or_default();
-        let is_done = self.count > 0 && wish.state.is_none();
+        let is_done = self.count > 0 && wish.lane_filters().next().is_none();
         let is_there = wish.names().iter().any(|name| name == queue);
         wish.action == Action::Pause && is_there && is_done && is_named
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use seriatim::store::{
-    Claim, Heartbeat, LaneStage, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan,
+    Act, Claim, Heartbeat, LaneSelection, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan,
 };
 use seriatim::{Job, Outcome, Queue};
 
@@ -220,11 +220,73 @@ async fn lanes_are_chosen_by_state_and_the_start_of_their_key() {
     let operation = begun(&store, wish, Duration::ZERO).await;
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
     assert_eq!(show(&*store, &operation.id).await.unwrap().count, 20);
-    let paused = Some(seriatim::store::LaneStage::Paused);
-    let wish = Wish { state: paused, ..Wish::new(Action::DeleteWaiting, "orders") };
+    let wish = Wish { state: "paused".to_owned(), ..Wish::new(Action::DeleteWaiting, "orders") };
     let operation = begun(&store, wish, Duration::ZERO).await;
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].lanes, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_are_chosen_by_each_filter_of_their_listing() {
+    let store: SharedStore = Arc::new(Memory::in_tokio_time());
+    fail_each(&store, Queue::fifo("orders"), "failed", 3).await;
+    push(&store, 0..2, "held").await;
+    let claim = Claim::new("orders", NodeId::from("n"), 2, Lease::Node { ttl: LEASE });
+    assert_eq!(store.claim(claim).await.unwrap().turns.len(), 2);
+    push(&store, 0..5, "old").await;
+    let between = absolute(store.now().await.unwrap());
+    tokio::time::advance(Duration::from_secs(7_200)).await;
+    push(&store, 0..7, "new").await;
+    // It changes none of them, and counts all.
+    let all = || Wish::new(Action::Resume, "orders");
+    let hour = "1h".to_owned();
+    let ready = || Wish { state: "ready".to_owned(), ..all() };
+    for (wish, count) in [
+        (Wish { state: "ready, running".to_owned(), ..all() }, 14),
+        (Wish { lag_min: hour.clone(), ..all() }, 8),
+        (Wish { lag_min: hour.clone(), ..ready() }, 5),
+        (Wish { lag_min: hour, prefix: Some("failed".to_owned()), ..all() }, 3),
+        (Wish { retries_min: "0".to_owned(), ..all() }, 3),
+        (Wish { retries_min: "1".to_owned(), ..all() }, 0),
+        (Wish { node: "n".to_owned(), ..all() }, 2),
+        (Wish { due_to: between.clone(), ..ready() }, 5),
+        (Wish { due_from: between, ..ready() }, 7),
+    ] {
+        let operation = begun(&store, wish, Duration::ZERO).await;
+        assert_eq!(operation.expected, count, "{:?}", operation.what);
+        run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+        let done = show(&*store, &operation.id).await.unwrap();
+        assert_eq!(done.count, count, "{:?}", operation.what);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_that_lag_later_or_match_no_more_when_their_step_comes_are_left_alone() {
+    let store = with_dead(1).await;
+    push(&store, 0..5, "old").await;
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    push(&store, 0..7, "new").await;
+    let wish = Wish { lag_min: "30m".to_owned(), ..Wish::new(Action::Pause, "orders") };
+    let operation = begun(&store, wish, Duration::ZERO).await;
+    assert_eq!(operation.expected, 5);
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    let (lanes, action) = (LaneSelection::Key("old0".to_owned()), LaneAction::Pause);
+    store.act(Act { now: None, queue: "orders".into(), lanes, action }).await.unwrap();
+    run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
+    let done = show(&*store, &operation.id).await.unwrap();
+    assert_eq!((done.count, done.looked_at), (4, 12));
+}
+
+#[test]
+fn what_the_version_before_stored_is_read_and_a_count_may_be_a_number() {
+    let stored = r#"{"action":"pause","queue":"orders","prefix":"eu/","state":"retrying","before":"2026-01-31T12:00:00Z"}"#;
+    let wish: Wish = serde_json::from_str(stored).unwrap();
+    assert_eq!(wish.state, "retrying");
+    assert_eq!(serde_json::to_string(&wish).unwrap(), stored);
+    for least in ["3", "\"3\""] {
+        let sent = format!(r#"{{"action":"pause","queue":"orders","retries_min":{least}}}"#);
+        assert_eq!(serde_json::from_str::<Wish>(&sent).unwrap().retries_min, "3");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -533,7 +595,7 @@ async fn a_step_looks_at_no_more_lanes_however_few_of_them_are_meant() {
     let store: SharedStore = Arc::new(Memory::in_tokio_time());
     fail_each(&store, Queue::fifo("orders"), "a", 1_500).await;
     push(&store, 0..1_000, "b").await;
-    let none = Wish { state: Some(LaneStage::Crashed), ..Wish::new(Action::Retry, "orders") };
+    let none = Wish { state: "crashed".to_owned(), ..Wish::new(Action::Retry, "orders") };
     let few = Wish { prefix: Some("b".to_owned()), ..Wish::new(Action::Bury, "orders") };
     for (wish, lanes) in [(none, 2_500), (few, 1_500)] {
         let operation = begun(&store, wish, Duration::ZERO).await;
@@ -542,8 +604,8 @@ async fn a_step_looks_at_no_more_lanes_however_few_of_them_are_meant() {
         run(&store, &operation.id, "here", &here(), |now| looks.push(now.looked_at)).await.unwrap();
         assert_eq!((looks[0], *looks.last().unwrap()), (1_000, lanes), "{looks:?}");
     }
-    for (state, count) in [(LaneStage::Ready, 1_000), (LaneStage::Retrying, 1_500)] {
-        let wish = Wish { state: Some(state), ..Wish::new(Action::Pause, "orders") };
+    for (state, count) in [("ready", 1_000), ("retrying", 1_500)] {
+        let wish = Wish { state: state.to_owned(), ..Wish::new(Action::Pause, "orders") };
         let operation = begun(&store, wish, Duration::ZERO).await;
         run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
         assert_eq!(show(&*store, &operation.id).await.unwrap().count, count, "{state:?}");

@@ -7,12 +7,15 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use seriatim::store::{JobView, LaneId, LaneStage, LaneView, Owner, Store};
+use serde_json::Value;
+use seriatim::store::{JobView, LaneId, LaneQuery, Owner, Store};
 use seriatim::{JobId, Mode, Rate, Timestamp};
 
 use super::action::Action;
 use crate::app::causes::{UNKNOWN_CAUSE, masked};
 use crate::app::error::{Error, Result};
+use crate::app::lane_filters::Filters;
+use crate::app::nodes;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
 use crate::protocol::schema::{Foreign, exactly_one, queue_pattern};
@@ -67,10 +70,25 @@ pub(crate) struct Wish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) cause: Option<String>,
-    /// Only lanes in this state
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Foreign<LaneStage>")]
-    pub(crate) state: Option<LaneStage>,
+    /// Only lanes that are ready, scheduled, retrying, running, held, paused or crashed; several with commas
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) state: String,
+    /// Only lanes that this node holds: its id or name
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) node: String,
+    /// Only lanes due then or later
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) due_from: String,
+    /// Only lanes due then or earlier
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) due_to: String,
+    /// Only lanes with this retry count or a higher one
+    #[serde(default, deserialize_with = "text", skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("type" = ["integer", "string"]))]
+    pub(crate) retries_min: String,
+    /// Only lanes that wait and, at `before`, had been due for this long or longer: 250ms, 10s, 5m
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) lag_min: String,
     /// Only what died, waited or was pushed before. Default: now
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
@@ -111,7 +129,12 @@ impl Wish {
             untasked: false,
             error: None,
             cause: None,
-            state: None,
+            state: String::new(),
+            node: String::new(),
+            due_from: String::new(),
+            due_to: String::new(),
+            retries_min: String::new(),
+            lag_min: String::new(),
             before: None,
             since: None,
             rate: None,
@@ -140,12 +163,16 @@ impl Wish {
         Self { queue: queue.to_owned(), queues: None, ..self.clone() }
     }
 
-    /// With the names of its queues, where all are meant: those with something to do that `may_use` admits.
+    /// With the id of its node, and with the names of its queues, where all are meant: those with something to do that
+    /// `may_use` admits.
     pub(crate) async fn resolved(
         mut self,
         store: &dyn Store,
         may_use: impl Fn(&str) -> bool,
     ) -> Result<Self> {
+        if !self.node.is_empty() {
+            self.node = nodes::find(store, &self.node).await?.info.id.to_string();
+        }
         let wrong = |why: String| Err(Error::Bound { field: "queues", why });
         let (action, is_one) = (self.action, !self.queue.is_empty());
         let Some(List(names)) = &mut self.queues else { return Ok(self) };
@@ -203,8 +230,9 @@ impl Wish {
         if on_lanes && (self.task.is_some() || self.untasked) {
             return wrong("task", "lanes have no task, and this action is on lanes");
         }
-        if !on_lanes && self.state.is_some() {
-            return wrong("state", "only lanes have one, and this action is on jobs");
+        let lane_filter = self.lane_filters().next();
+        if let Some((field, _)) = lane_filter.filter(|_| !on_lanes) {
+            return wrong(field, "only lanes are chosen by it, and this action is on jobs");
         }
         if on_lanes && self.since.is_some() {
             return wrong("since", "lanes do not die, and this action is on lanes");
@@ -216,10 +244,13 @@ impl Wish {
             return wrong("jobs", "names the jobs, and is needed by this action");
         }
         let texts = [&self.key, &self.prefix, &self.task, &self.error, &self.cause];
-        if texts.iter().any(|text| text.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX)) {
+        let given = texts.iter().filter_map(|text| text.as_deref());
+        let mut given = given.chain(self.lane_filters().map(|(_, text)| text));
+        if given.any(|text| text.len() > TEXT_BYTES_MAX) {
             let why = format!("a filter has at most {TEXT_BYTES_MAX} bytes");
             return Err(Error::Bound { field: "filter", why });
         }
+        self.lane_query(Timestamp::MAX)?;
         let Some(named) = self.named() else { return Ok(()) };
         if self.queues.is_some() {
             return wrong("queues", "jobs and lanes named one by one must be of one `queue`");
@@ -230,7 +261,7 @@ impl Wish {
             return Err(Error::Bound { field, why });
         }
         let is_filtered = texts.iter().any(|text| text.is_some()) || self.untasked;
-        if is_filtered || self.state.is_some() || self.since.is_some() {
+        if is_filtered || lane_filter.is_some() || self.since.is_some() {
             let why = "name jobs or lanes one by one, or filter them, not both".to_owned();
             return Err(Error::Bound { field: "filter", why });
         }
@@ -240,7 +271,7 @@ impl Wish {
     /// Whether its lanes are found by their waiting jobs.
     pub(super) fn finds_jobs(&self, mode: Mode) -> bool {
         // A lane without a key is one job, and only jobs know when they were pushed.
-        let is_keyless = !mode.is_keyed() && self.state.is_none();
+        let is_keyless = !mode.is_keyed() && self.lane_filters().next().is_none();
         self.is_all_failed(mode) || (self.action == Action::DeleteWaiting && is_keyless)
     }
 
@@ -248,7 +279,8 @@ impl Wish {
     /// do not have them. Where lanes fail, they do.
     fn is_all_failed(&self, mode: Mode) -> bool {
         let filtered = [&self.key, &self.prefix, &self.task, &self.error, &self.cause];
-        let is_filtered = filtered.iter().any(|text| text.is_some()) || self.state.is_some();
+        let is_filtered =
+            filtered.iter().any(|text| text.is_some()) || self.lane_filters().next().is_some();
         let of_jobs = self.action.is_for_failed() && mode.failure_belongs_to() == Owner::Job;
         of_jobs && !is_filtered && self.named().is_none()
     }
@@ -275,18 +307,27 @@ impl Wish {
             && self.has(job.key.as_deref(), job.error.as_deref())
     }
 
-    /// Whether it is about this lane at `now`.
-    pub(super) fn has_lane(&self, lane: &LaneView, now: Timestamp) -> bool {
-        let is_in = |state| match state {
-            LaneStage::Crashed => lane.crashes > 0,
-            state => lane.stage(now) == state,
+    /// The listing of its lanes. The lag is that at `before`: it grows by itself, and what was counted is meant.
+    pub(super) fn lane_query(&self, before: Timestamp) -> Result<LaneQuery> {
+        let filters = Filters {
+            state: &self.state,
+            lane: "",
+            prefix: self.prefix.as_deref().unwrap_or_default(),
+            node: &self.node,
+            due_from: &self.due_from,
+            due_to: &self.due_to,
+            retries_min: &self.retries_min,
+            lag_min: &self.lag_min,
         };
-        (!self.action.is_for_failed() || lane.retry_count >= 0)
-            && self.state.is_none_or(is_in)
-            && self.has(lane.key.as_deref(), lane.error.as_deref())
+        let query = LaneQuery { key: self.key.clone(), ..LaneQuery::new(self.queue.as_str()) };
+        Ok(match filters.of(query)? {
+            (query, Some(least)) => query.lagging(least, before),
+            (query, None) => query,
+        })
     }
 
-    fn has(&self, key: Option<&str>, error: Option<&str>) -> bool {
+    /// Whether it is about a job or a lane with this key and last error.
+    pub(super) fn has(&self, key: Option<&str>, error: Option<&str>) -> bool {
         let (wants, text) = (self, error.unwrap_or_default());
         wants.key.as_deref().is_none_or(|wanted| key == Some(wanted))
             && wants
@@ -300,11 +341,21 @@ impl Wish {
                 .is_none_or(|cause| masked(error.unwrap_or(UNKNOWN_CAUSE)) == cause)
     }
 
+    /// The filters that only lanes have, by name: those that are set.
+    pub(super) fn lane_filters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all: [(&str, &str); 6] = [
+            ("state", &self.state),
+            ("node", &self.node),
+            ("due_from", &self.due_from),
+            ("due_to", &self.due_to),
+            ("retries_min", &self.retries_min),
+            ("lag_min", &self.lag_min),
+        ];
+        all.into_iter().filter(|(_, text)| !text.is_empty())
+    }
+
     /// The filters by name, as forms, queries and command lines write them.
     pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
-        let state = self
-            .state
-            .and_then(|state| serde_json::to_value(state).ok()?.as_str().map(str::to_owned));
         let joined = |ids: Vec<String>| ids.join(",");
         [
             ("key", self.key.clone()),
@@ -313,7 +364,6 @@ impl Wish {
             ("untasked", self.untasked.then(|| "true".to_owned())),
             ("error", self.error.clone()),
             ("cause", self.cause.clone()),
-            ("state", state),
             ("since", self.since.map(|Time(since)| absolute(since))),
             ("rate", self.rate.map(|rate| rate.to_string())),
             (
@@ -331,6 +381,7 @@ impl Wish {
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
+        .chain(self.lane_filters().map(|(name, text)| (name, text.to_owned())))
         .collect()
     }
 
@@ -356,12 +407,24 @@ impl Wish {
                 "prefix" => "keys from",
                 "error" => "error with",
                 "rate" => "at most",
+                "due_from" => "due from",
+                "due_to" => "due to",
+                "retries_min" => "retry count at least",
+                "lag_min" => "due for at least",
                 name => name,
             };
             words += &format!(", {says} {}", one_line(&value));
         }
         words
     }
+}
+
+/// Reads a text, or a number as its text.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    })
 }
 
 impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Deserialize<'de> for List<T> {

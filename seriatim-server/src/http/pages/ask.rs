@@ -227,7 +227,7 @@ fn command(wish: &Wish, confirm: Option<u64>) -> String {
     for (name, value) in wish.sent_filters() {
         line += &match name {
             "untasked" => " --untasked".to_owned(),
-            name => format!(" --{name}={}", shell_word(&value)),
+            name => format!(" --{}={}", name.replace('_', "-"), shell_word(&value)),
         };
     }
     match confirm {

@@ -11,7 +11,8 @@ use super::ways::Ways;
 use super::{Button, Frame, LaneRow, ROWS_SHOWN, Visit, Wrong, button, link, page};
 use crate::app::error::Error;
 use crate::app::find;
-use crate::app::lane_pages::{self, Filters, SCAN_DEFAULT, Wanted};
+use crate::app::lane_filters::{self, Filters};
+use crate::app::lane_pages::{self, SCAN_DEFAULT, Wanted};
 use crate::app::limits::Usage;
 use crate::app::operations::{self, Action};
 use crate::app::pauses;
@@ -214,27 +215,36 @@ fn named(error: Error) -> Problem {
     }
 }
 
-/// For all lanes that the filters name; none if a filter is set that operations do not have.
+/// For all lanes that the filters name; none for one lane or a part of the order, which no operation has as a filter.
 fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
-    let state = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == wish.state);
-    let has_others = wish.has_more() || !wish.lane.is_empty();
-    if has_others || state.is_none() != wish.state.is_empty() {
+    if !wish.lane.is_empty() || !wish.from.is_empty() {
         return Vec::new();
     }
-    let actions = match (wish.by, state) {
-        // This order lists only lanes that have failed, and only some actions leave the others alone.
-        (By::Retries, None | Some(LaneStage::Retrying)) => &[Action::Retry, Action::Bury][..],
-        (By::Retries, Some(LaneStage::Running)) => &[],
-        (By::Retries, Some(_)) => &[Action::Bury],
-        (_, Some(LaneStage::Running)) => &[Action::Pause],
-        (_, Some(LaneStage::Held | LaneStage::Paused)) => &[Action::Resume, Action::DeleteWaiting],
-        _ => &[Action::Retry, Action::Pause, Action::Bury, Action::DeleteWaiting],
+    let stages = lane_filters::stages(&wish.state).unwrap_or_default();
+    let are = |some: &[LaneStage]| {
+        !stages.is_empty() && stages.iter().all(|stage| some.contains(stage))
     };
-    let prefix = given(&wish.prefix).map(str::to_owned);
-    let is_of_failed = |action: Action| wish.by == By::Retries && action == Action::Retry;
+    let actions = match () {
+        () if are(&[LaneStage::Running]) || !wish.node.is_empty() => &[Action::Pause][..],
+        () if are(&[LaneStage::Held, LaneStage::Paused]) => {
+            &[Action::Resume, Action::DeleteWaiting]
+        }
+        () => &[Action::Retry, Action::Pause, Action::Bury, Action::DeleteWaiting],
+    };
+    // This order lists only lanes that have failed.
+    let is_of_failed = wish.retries_min.parse::<i32>().is_ok_and(|least| least >= 0);
+    let retries_min = match wish.by {
+        By::Retries if !is_of_failed => "0",
+        _ => &wish.retries_min,
+    };
     let all = |action: &Action| operations::Wish {
-        state: if is_of_failed(*action) { Some(LaneStage::Retrying) } else { state },
-        prefix: prefix.clone(),
+        state: wish.state.clone(),
+        prefix: given(&wish.prefix).map(str::to_owned),
+        node: wish.node.clone(),
+        due_from: wish.due_from.clone(),
+        due_to: wish.due_to.clone(),
+        retries_min: retries_min.to_owned(),
+        lag_min: wish.lag_min.clone(),
         ..operations::Wish::new(*action, queue)
     };
     button::operations(visit, actions.iter().map(all))

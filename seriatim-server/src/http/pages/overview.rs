@@ -259,11 +259,12 @@ fn name(finding: &Finding) -> String {
 fn repairs(visit: &Visit, finding: &Finding) -> Vec<Button> {
     let (Some(repair), Some(queue)) = (finding.repair, &finding.queue) else { return Vec::new() };
     let state = match finding.list {
-        Some(List::Lanes(stage)) => Some(stage),
-        Some(List::Failed) => Some(LaneStage::Retrying),
-        Some(List::Morgue) | None => None,
+        Some(List::Lanes(stage)) => stage.as_str(),
+        Some(List::Failed) => LaneStage::Retrying.as_str(),
+        Some(List::Morgue) | None => "",
     };
     let all = |action| {
+        let state = state.to_owned();
         let wish = operations::Wish { state, ..operations::Wish::new(action, queue.as_str()) };
         button::operations(visit, [wish])
     };

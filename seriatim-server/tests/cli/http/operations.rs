@@ -492,19 +492,71 @@ async fn causes_of_all_queues_have_the_latest_of_each() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_match_are_those_that_the_page_lists() {
     let api = with_failed(3).await;
-    let links = asks(&api.get("/queues/orders/lanes?by=retry_count").text());
-    let counts = links.iter().map(|link| {
-        let page = api.get(link).text();
-        assert!(page.contains("<strong>3</strong> lanes"), "{link}: {page}");
-        link.split("action=").nth(1).unwrap().split('&').next().unwrap()
-    });
-    assert_eq!(counts.collect::<Vec<_>>(), ["retry", "bury"]);
-    let running = api.get("/queues/orders/lanes?by=retry_count&state=running").text();
-    assert_eq!(asks(&running), Vec::<String>::new());
+    let of = |query: &str| asks(&api.get(&format!("/queues/orders/lanes?{query}")).text());
+    let action = |link: &String| link.split(['=', '&']).nth(1).unwrap().to_owned();
+    let actions = |links: &[String]| links.iter().map(action).collect::<Vec<_>>();
+    for (query, count) in [
+        ("by=retry_count", "3</strong> lanes"),
+        ("by=retry_count&retries_min=-1", "3</strong> lanes"),
+        ("by=key&retries_min=0", "3</strong> lanes"),
+        ("state=retrying,held", "3</strong> lanes"),
+        ("prefix=k&due_from=2020-01-01T00:00:00Z", "3</strong> lanes"),
+        ("due_to=2200-01-01T00:00:00Z", "4</strong> lanes"),
+        ("state=ready&lag_min=0", "1</strong> lane"),
+    ] {
+        let links = of(query);
+        assert_eq!(actions(&links), ["retry", "pause", "bury", "delete_waiting"], "{query}");
+        for link in links.iter().filter(|link| !link.contains("bury")) {
+            let page = api.get(link).text();
+            assert!(page.contains(&format!("<strong>{count}")), "{link}: {page}");
+            assert_eq!(page.contains(" --lag-min=0"), query.contains("lag_min"), "{page}");
+        }
+    }
+    let bury = of("by=retry_count").remove(2);
+    assert!(api.get(&bury).text().contains("<strong>3</strong> lanes"));
+    assert_eq!(actions(&of("by=retry_count&state=running")), ["pause"]);
+    assert_eq!(actions(&of("state=held,paused")), ["resume", "delete_waiting"]);
     let behind = api.get("/queues/orders/lanes?by=key&from=k1").text();
     assert_eq!(asks(&behind), Vec::<String>::new(), "operations have no such filter");
     let whole = asks(&api.get("/queues/orders/lanes?by=key").text());
     assert!(whole.iter().any(|link| link.contains("action=delete_waiting")), "{whole:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_are_acted_on_by_the_filters_of_their_listing() {
+    let api = with_failed(3).await;
+    let wish = json!({ "action": "pause", "queue": "orders", "state": "retrying,held",
+        "retries_min": 0, "due_from": "2020-01-01T00:00:00Z", "due_to": "2200-01-01T00:00:00Z" });
+    let begun = api.post("/api/v1/operations", &wish).done();
+    assert_eq!((&begun["expected"], &begun["what"]["state"]), (&json!(3), &wish["state"]));
+    assert_eq!(ended(&api, begun["id"].as_str().unwrap()).await["count"], 3);
+    let run = |args: &[&str]| {
+        text(&api.site.run(&[&["operations", "preview", "resume", "orders"], args].concat()))
+    };
+    let told = run(&["--state", "paused", "--retries-min", "0"]);
+    assert!(told.contains("lanes of orders, state paused, retry count at least 0: 3"), "{told}");
+    let told = run(&["--lag-min", "0"]);
+    assert!(told.contains("lanes of orders, due for at least 0: 1"), "{told}");
+    assert!(run(&["--due-from", "soon"]).contains("--due-from: write a time"));
+    for (action, filter, value) in [
+        ("requeue", "lag_min", json!("1h")),
+        ("pause", "lag_min", json!("soon")),
+        ("pause", "due_to", json!("soon")),
+        ("pause", "retries_min", json!("many")),
+        ("pause", "state", json!("retrying,odd")),
+    ] {
+        let mut wish = json!({ "action": action, "queue": "orders" });
+        wish[filter] = value;
+        assert_eq!(api.post("/api/v1/operations", &wish).refused(400).0, filter, "{wish}");
+    }
+    let nobody = json!({ "action": "pause", "queue": "orders", "node": "nobody" });
+    api.post("/api/v1/operations", &nobody).refused(404);
+    let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 1 });
+    api.post("/api/v1/work/claim", &claim).done();
+    let links = asks(&api.get("/queues/orders/lanes?node=remote:w").text());
+    assert!(links.len() == 1 && links[0].contains("action=pause"), "{links:?}");
+    let page = api.get(&links[0]).text();
+    assert!(page.contains("<strong>1</strong> lane") && page.contains("waits"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

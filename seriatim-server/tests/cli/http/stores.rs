@@ -342,13 +342,16 @@ impl Walk {
     fn operations(&self) {
         self.push("b", "many-1");
         self.push("b", "many-2");
-        let preview =
-            self.get("/api/v1/operations/preview?action=delete_waiting&queue=b&prefix=many-", &[]);
+        let (from, to) = ("2026-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
+        let filters = "&prefix=many-&state=ready,retrying&retries_min=-1&lag_min=0";
+        let preview = "/api/v1/operations/preview?action=delete_waiting&queue=b";
+        let preview = self.get(&format!("{preview}{filters}&due_from={from}&due_to={to}"), &[]);
         assert_eq!(
             (&preview["count"], preview["samples"].as_array().unwrap().len()),
             (&json!(2), 2)
         );
-        let wish = json!({ "action": "delete_waiting", "queue": "b", "prefix": "many-", "before": preview["before"] });
+        let wish = json!({ "action": "delete_waiting", "queue": "b", "prefix": "many-", "state": "ready,retrying", "retries_min": -1,
+            "lag_min": "0", "due_from": from, "due_to": to, "before": preview["before"] });
         let begun = self.post("/api/v1/operations", &[], wish);
         let id = begun["id"].as_str().unwrap();
         let ended = || self.get("/api/v1/operations/{operation}", &[id])["state"] == "done";
@@ -609,10 +612,10 @@ const NOT_IN_THE_WALK: [&str; 75] = [
     "OperationWish.jobs",
     "OperationWish.key",
     "OperationWish.lanes",
+    "OperationWish.node",
     "OperationWish.queues",
     "OperationWish.rate",
     "OperationWish.since",
-    "OperationWish.state",
     "OperationWish.task",
     "OperationWish.untasked",
     "PeriodicProgram.error",
