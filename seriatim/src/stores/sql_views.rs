@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::contract::{
     Cancel, Claim, Declare, DeclareDead, Heartbeat, JobFilter, JobQuery, JobState, JobView,
-    LaneQuery, LaneState, Lease, NodeInfo, NodeView, Push, Settle, SharedStore,
+    LaneQuery, LaneState, Lease, NodeInfo, NodeView, Push, Settle, SharedStore, Trouble,
+    TroubleKind,
 };
 use crate::model::{Outcome, Verdict};
 use crate::stores::sql_session::Database;
@@ -278,7 +279,16 @@ async fn lanes_and_nodes(database: &impl Database, store: &SharedStore) {
     compare(&columns, &rows, &expected);
     let claimed = expected.iter().filter(|lane| lane[6].is_some()).count();
     // Its process is gone.
-    let gone = NodeInfo::new("gone".into(), HOUR);
+    let mut gone = NodeInfo::new("gone".into(), HOUR);
+    gone.troubles.push(Trouble {
+        kind: TroubleKind::WritesLost,
+        queue: None,
+        about: "the store".to_owned(),
+        text: "a text with \0".to_owned(),
+        times: 1,
+        since: crate::Timestamp::default(),
+        last_at: crate::Timestamp::default(),
+    });
     store.heartbeat(Heartbeat { now: None, node: gone, beats: Vec::new() }).await.unwrap();
     let mut nodes = store.nodes().await.unwrap();
     nodes.sort_by_key(|node| node.info.id.clone());

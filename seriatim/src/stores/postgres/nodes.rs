@@ -40,7 +40,8 @@ impl Fleet for Postgres {
             self.has_moved(&request.node.id).await?;
         }
         let (now, node) = (request.now.map(micros), kept(&request.node.id.0));
-        let info = json(&request.node)?;
+        // The view of nodes reads it as jsonb, which has no NUL.
+        let info = json(&request.node)?.replace("\\u0000", "\\ufffd");
         let lease = micros_of(request.node.lease);
         let beats = &request.beats;
         let lanes: Vec<i64> = beats.iter().map(|beat| lane_number(beat.lane)).collect();
