@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use seriatim::text::cut_middle;
 use tracing::Instrument;
 
-use super::audit::{Doing, Entry, Signed, is_refusal};
+use super::audit::{Doing, Entry, Named, Signed, is_refusal};
 use super::caller::{Class, Party, REQUEST_ID};
 use super::events::EVENTS_PATH;
 use super::limits::{
@@ -307,6 +307,9 @@ impl Gate {
         };
         entry.does(doing);
         let (status, count) = (response.status(), response.extensions().get().copied());
+        if let Some(named) = response.extensions().get::<Named>() {
+            entry.is_on(named);
+        }
         let signed = response.extensions().get::<Signed>();
         if let Some(Signed(who)) = signed {
             entry.is_by(who);

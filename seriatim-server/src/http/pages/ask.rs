@@ -165,10 +165,13 @@ pub(super) async fn start(app: Shared, visit: Visit, RawForm(body): RawForm) -> 
     let fields = Fields::read(&body);
     visit.check(fields.text("mark"))?;
     let wish = fields.wish()?;
-    let mut on = vec![wish.place()];
-    on.extend(wish.sent_filters());
+    let meant = admitted(&app, &visit, wish.clone()).await;
+    // With the queues that `*` stands for: by them the entry is found.
+    let told = meant.as_ref().unwrap_or(&wish);
+    let mut on = vec![told.place()];
+    on.extend(told.sent_filters());
     visit.doing().is(format!("operation {}", wish.action.name()), on);
-    let wish = admitted(&app, &visit, wish).await?;
+    let wish = meant?;
     let confirm = match fields.text("confirm").replace([',', ' '], "") {
         said if said.is_empty() => None,
         said => Some(said.parse().map_err(|_| Problem::invalid("confirm", "is not a number"))?),
