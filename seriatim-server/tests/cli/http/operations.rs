@@ -375,6 +375,8 @@ async fn one_operation_is_about_several_queues_or_all_and_is_counted_and_stopped
     for action in ["operation start", "operation requeue"] {
         assert!(begun.iter().any(|deed| deed["action"] == action), "{action}: {begun:?}");
     }
+    let told = text(&api.site.run(&["operations", "preview", "requeue", "orders", "shop"]));
+    assert!(told.contains("\n  orders  "), "{told}");
     let run = ["operations", "start", "delete_dead", "orders", "shop", "--yes"];
     let told = text(&api.site.run(&run));
     assert!(told.contains("3 of 3 dead jobs deleted"), "{told}");
