@@ -9,10 +9,9 @@ use seriatim::store::{LaneId, LaneOrder, LanePlace, LaneQuery, LaneStage, LaneVi
 use super::error::{Error, Result};
 use super::nodes;
 use super::range::By;
+use super::running::STEP_LANES_MAX;
 use crate::base::time;
 
-/// Lanes read together: each may have a progress of 64 KiB.
-const STEP_LANES_MAX: usize = 250;
 /// Default of `scan_max`: the lanes that a page reads to find matches.
 pub(crate) const SCAN_DEFAULT: usize = 10_000;
 /// Maximum of `scan_max`.
