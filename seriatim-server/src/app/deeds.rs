@@ -100,6 +100,7 @@ impl Deed {
             });
         let mut words = match (noun, verb, done) {
             ("operation", ..) if end.is_some() => String::new(),
+            ("operation", "start", _) => "started an operation".to_owned(),
             ("operation", verb, _) if verb != "stop" => {
                 format!("started to {}", verb.replace('_', " "))
             }
@@ -117,7 +118,7 @@ impl Deed {
             .map(|id| ("operation", id))
             .or_else(|| ABOUT.iter().find_map(|(name, said)| Some((*said, on.remove(*name)?))));
         let of = match () {
-            () if words.starts_with("started to") => "in",
+            () if words.starts_with("started") => "in",
             () if about.is_some() || words.ends_with("jobs") => "of",
             () => "queue",
         };
@@ -403,6 +404,7 @@ mod tests {
         let told_end = told("operation done by ann", &ended[..1]);
         assert_eq!(told_end, "operation 7-a finished", "too late to stop it");
         assert_eq!(told("operation failed", &ended[..1]), "operation 7-a failed");
+        assert_eq!(told("operation start", &ended[2..]), "started an operation in orders");
         assert_eq!(told("lane retry", &of_key[..2]), "set key order-58 of orders to run now");
         assert_eq!(told("operation stop", &ended[..1]), "stopped operation 7-a");
         assert_eq!(told("cron run", &[("name", "tick")]), "ran cron tick");

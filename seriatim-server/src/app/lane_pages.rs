@@ -10,9 +10,8 @@ use super::error::Result;
 use super::lane_filters::Filters;
 use super::nodes;
 use super::range::By;
+use super::running::STEP_LANES_MAX;
 
-/// Lanes read together: each may have a progress of 64 KiB.
-const STEP_LANES_MAX: usize = 250;
 /// Default of `scan_max`: the lanes that a page reads to find matches.
 pub(crate) const SCAN_DEFAULT: usize = 10_000;
 /// Maximum of `scan_max`.

@@ -205,7 +205,8 @@ async fn count(store: &dyn Store, wish: &Wish, json: bool) -> Result<()> {
     say(format!("{}: {}", wish.in_words(), counted.count));
     for one in &counted.samples {
         let text = |of: &Option<String>| of.clone().unwrap_or_default();
-        say(format!("  {}  {}  {}", one.id, text(&one.key), text(&one.error)));
+        let queue = wish.queues.as_ref().map(|_| format!("{}  ", one.queue)).unwrap_or_default();
+        say(format!("  {queue}{}  {}  {}", one.id, text(&one.key), text(&one.error)));
     }
     hint(wish.action.consequence());
     Ok(())

@@ -1,13 +1,13 @@
 //! `seriatim push`: pushes jobs from the command line, a file or standard input.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use seriatim::limits::PRIORITY_MAX;
 use seriatim::names::did_you_mean;
-use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView};
+use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView, Store};
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
@@ -100,6 +100,22 @@ enum Jobs<'a> {
     File(Source<'a>),
 }
 
+/// The time of the store, which decides when jobs expire: asked once, and counted on.
+struct Clock {
+    said: Timestamp,
+    at: Instant,
+}
+
+impl Clock {
+    async fn of(store: &dyn Store) -> Result<Self> {
+        Ok(Self { said: store.now().await?, at: Instant::now() })
+    }
+
+    fn now(&self) -> Timestamp {
+        self.said + self.at.elapsed()
+    }
+}
+
 impl Push {
     pub(crate) async fn run(self) -> Result<()> {
         let config = self.store.config()?;
@@ -119,7 +135,7 @@ impl Push {
             .creating(async |store| {
                 let known = find::known(&*store, &self.queue).await?;
                 let client = Client::new(store.clone()).queues(declared.clone());
-                let pushed = self.push(client, jobs).await;
+                let pushed = self.push(&*store, client, jobs).await;
                 if known.is_none() {
                     // Also when only a part of a file came so far.
                     let made = find::known(&*store, &self.queue).await?;
@@ -138,7 +154,9 @@ impl Push {
     fn check(&self, jobs: Jobs<'_>) -> Result<()> {
         let right = match jobs {
             Jobs::Given(jobs) => jobs.len() as u64,
-            Jobs::File(source) => source.check(|job| self.with_options(job))?,
+            Jobs::File(source) => {
+                source.check(|job| self.with_options(job, Timestamp::of_this_machine()))?
+            }
         };
         say(match self.json {
             true => format!("{{\"checked\":{right}}}"),
@@ -165,7 +183,8 @@ impl Push {
         let job = |(place, text): (usize, &String)| {
             let payload = Payload::from_json_text(text)
                 .map_err(|error| unreadable(error, text, several.then_some(place)))?;
-            let job = self.with_options(Job::with_payload(&self.queue, payload));
+            let job = Job::with_payload(&self.queue, payload);
+            let job = self.with_options(job, Timestamp::of_this_machine());
             let wrong = |error: seriatim::Error| error.in_field(format!("jobs[{place}]"));
             job.validate().map_err(|error| told_of_one(wrong(error), several))?;
             Ok(job)
@@ -173,11 +192,14 @@ impl Push {
         payloads.iter().enumerate().map(job).collect()
     }
 
-    async fn push(&self, client: Client, jobs: Jobs<'_>) -> Result<()> {
+    async fn push(&self, store: &dyn Store, client: Client, jobs: Jobs<'_>) -> Result<()> {
+        let clock = Clock::of(store).await?;
         let mut jobs = match jobs {
             Jobs::Given(jobs) => jobs,
-            Jobs::File(source) => return self.push_file(&client, source).await,
+            Jobs::File(source) => return self.push_file(&client, source, &clock).await,
         };
+        // They were made before there was a store.
+        jobs.iter_mut().for_each(|job| job.options.expires_at = self.expires_at(clock.now()));
         let several = jobs.len() > 1;
         if let Some(wait) = self.wait {
             let (Some(job), false) = (jobs.pop(), several) else {
@@ -187,11 +209,12 @@ impl Push {
         }
         let keys: Vec<Option<String>> = jobs.iter().map(|job| job.key.clone()).collect();
         let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
-        self.show(&pushed, &keys)
+        self.show(&pushed, &keys, clock.now())
     }
 
-    async fn push_file(&self, client: &Client, source: Source<'_>) -> Result<()> {
-        let loaded = push_file::push(client, source, |job| self.with_options(job)).await?;
+    async fn push_file(&self, client: &Client, source: Source<'_>, clock: &Clock) -> Result<()> {
+        let complete = |job| self.with_options(job, clock.now());
+        let loaded = push_file::push(client, source, complete).await?;
         let (pushed, known) = (loaded.pushed, loaded.known);
         say(match self.json {
             true => format!("{{\"pushed\":{pushed},\"duplicate\":{known}}}"),
@@ -224,7 +247,7 @@ impl Push {
         }
     }
 
-    fn with_options(&self, mut job: Job) -> Job {
+    fn with_options(&self, mut job: Job, now: Timestamp) -> Job {
         job.key = job.key.or_else(|| self.key.clone());
         job.task = job.task.or_else(|| self.task.clone());
         job.score = job.score.or(self.score);
@@ -247,8 +270,7 @@ impl Push {
         keep(&mut options.idempotency_key, self.idempotency_key.as_ref());
         options.max_retries = options.max_retries.or(self.max_retries);
         options.timeout = options.timeout.or(self.timeout);
-        let expires = self.expires_in.map(|length| Timestamp::of_this_machine() + length);
-        options.expires_at = options.expires_at.or(expires);
+        options.expires_at = options.expires_at.or(self.expires_at(now));
         options.idempotency_scope = self.idempotency_scope.unwrap_or(options.idempotency_scope);
         match &self.build {
             Some(build) if options.consumer_group.is_none() => job.build(build),
@@ -256,8 +278,12 @@ impl Push {
         }
     }
 
+    fn expires_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.expires_in.map(|length| now + length)
+    }
+
     /// One line for each job. A refused one fails the command.
-    fn show(&self, pushed: &[Pushed], keys: &[Option<String>]) -> Result<()> {
+    fn show(&self, pushed: &[Pushed], keys: &[Option<String>], now: Timestamp) -> Result<()> {
         if self.json {
             say_json(&PushedJobs::new(pushed, false));
         }
@@ -266,7 +292,7 @@ impl Push {
             match pushed.taken(key.as_deref()) {
                 Ok(id) if !self.json => say(match pushed.again_at {
                     Some(at) => {
-                        let left = length(at.since(Timestamp::of_this_machine()));
+                        let left = length(at.since(now));
                         format!("{id} {}: throttled for {left}", push_status(pushed.status))
                     }
                     None => format!("{id} {}", push_status(pushed.status)),
@@ -334,4 +360,35 @@ fn tell_made(view: &QueueView, near: &str) {
     hint(format!(
         "created queue {name}{near} with mode {mode}, the default for a push {why}; for another mode add [queues.{name}] to seriatim.toml: the next `seriatim serve` converts the queue, if its jobs have the keys that the mode needs"
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use seriatim::SharedStore;
+    use seriatim::store::{JobQuery, Memory};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        push: Push,
+    }
+
+    #[tokio::test]
+    async fn a_job_expires_by_the_clock_of_the_store() {
+        let behind = || Timestamp::of_this_machine() - Duration::from_secs(7_200);
+        let store: SharedStore = Arc::new(Memory::with_clock(behind));
+        let push = Line::parse_from(["push", "orders", "1", "--expires-in", "1h"]).push;
+        let jobs = Jobs::Given(push.jobs().unwrap());
+        push.push(&*store, Client::new(store.clone()), jobs).await.unwrap();
+        let query = JobQuery::new("orders", JobState::Queued);
+        let id = store.jobs(query).await.unwrap().rows[0].id;
+        let options = store.job(id).await.unwrap().unwrap().options.unwrap();
+        let left = options.expires_at.unwrap().since(id.created_at()).as_secs();
+        assert!((3_590..=3_600).contains(&left), "{left}");
+    }
 }

@@ -9,9 +9,10 @@ use axum::response::{IntoResponse, Response};
 use seriatim::text::cut_middle;
 use tracing::Instrument;
 
-use super::audit::{Doing, Entry, Signed, is_refusal};
+use super::audit::{Doing, Entry, Named, Signed, is_refusal};
 use super::caller::{Class, Party, REQUEST_ID};
 use super::events::EVENTS_PATH;
+use super::jobs::JOB_PATH;
 use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES, held, off_thread,
 };
@@ -246,10 +247,10 @@ impl Gate {
         Ok(Request::from_parts(parts, body))
     }
 
-    /// A request that waits for a job takes no place of readers, nor memory meanwhile.
+    /// A request that waits for a job takes no place of readers, nor memory meanwhile. One that only asks to wait does.
     fn class_of(&self, request: &Request) -> Option<Class> {
         match self.access {
-            Access::Follow if waits(request) => Some(Class::Producers),
+            Access::Follow if self.path == JOB_PATH && waits(request) => Some(Class::Producers),
             access => Class::of(access),
         }
     }
@@ -307,6 +308,9 @@ impl Gate {
         };
         entry.does(doing);
         let (status, count) = (response.status(), response.extensions().get().copied());
+        if let Some(named) = response.extensions().get::<Named>() {
+            entry.is_on(named);
+        }
         let signed = response.extensions().get::<Signed>();
         if let Some(Signed(who)) = signed {
             entry.is_by(who);

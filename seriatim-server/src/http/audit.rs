@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use serde::Serialize;
+use seriatim::limits::QUEUE_NAME_BYTES_MAX;
 use seriatim::{SharedStore, Timestamp};
 use tokio::time::Instant;
 
@@ -23,6 +24,7 @@ use super::limits::{
 use super::who::Who;
 use crate::app::chain::Chain;
 use crate::app::deeds::{self, Deed};
+use crate::app::operations::QUEUES_MAX;
 use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
@@ -123,6 +125,10 @@ impl Doing {
         let _ = self.0.set((action, on));
     }
 }
+
+/// What a request was done to, where only its body says it; travels with the answer.
+#[derive(Clone)]
+pub(super) struct Named(pub(super) &'static str, pub(super) String);
 
 /// How many objects an action changed; travels with the answer.
 #[derive(Clone, Copy)]
@@ -307,7 +313,12 @@ impl Entry {
     pub(super) fn does(&mut self, doing: &Doing) {
         let Some((action, on)) = doing.0.get() else { return };
         self.action.clone_from(action);
-        self.on = on.iter().map(|(name, value)| ((*name).to_owned(), short(value))).collect();
+        self.on = on.iter().map(|(name, value)| ((*name).to_owned(), told(name, value))).collect();
+    }
+
+    /// Adds what the body names.
+    pub(super) fn is_on(&mut self, Named(name, value): &Named) {
+        self.on.insert((*name).to_owned(), told(name, value));
     }
 
     /// Adds what the request carries.
@@ -340,9 +351,20 @@ fn action(method: &Method, pattern: &str) -> String {
     }
 }
 
-/// A value as a line has it.
-fn short(value: &str) -> String {
-    let kept = &value[..value.floor_char_boundary(NAME_BYTES_MAX)];
+/// A value as a line has it. Of several queues it has each, because an entry is found by each.
+fn told(name: &str, value: &str) -> String {
+    match name {
+        "queues" => {
+            let queues = value.split(',').take(QUEUES_MAX);
+            let queues: Vec<String> = queues.map(|one| short(one, QUEUE_NAME_BYTES_MAX)).collect();
+            queues.join(",")
+        }
+        _ => short(value, NAME_BYTES_MAX),
+    }
+}
+
+fn short(value: &str, bytes_max: usize) -> String {
+    let kept = &value[..value.floor_char_boundary(bytes_max)];
     let more = if kept.len() < value.len() { "…" } else { "" };
     one_line(kept) + more
 }

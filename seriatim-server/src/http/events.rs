@@ -7,12 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::JobId;
 use seriatim::limits::PAGE_ROWS_MAX;
-use tokio::sync::SemaphorePermit;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
+use super::caller::Party;
 use super::event_stream::{self, EVENT_STREAM, Source};
 use super::jobs::rows_max;
 use super::limits::{ANSWER_WAIT_MAX, STATS_INTERVAL, off_thread};
+use super::pool::Held;
 use super::{
     Access, Answer, App, Caller, Connection, Part, Problem, Query, Result, Route, Scope, Shared,
 };
@@ -42,13 +43,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn of_job(app: Shared, Part(id): Part<JobId>) -> Result<Answer<JobEvents>> {
-    let (_, events) = story(&app, id).await?;
+async fn of_job(app: Shared, caller: Caller, Part(id): Part<JobId>) -> Result<Answer<JobEvents>> {
+    let (_, events) = story(&app, &caller.party, id).await?;
     Ok(Answer::of(&events))
 }
 
 /// What happened to a job, and its queue, as far as the store still knows them.
-pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents)> {
+pub(super) async fn story(app: &App, party: &Party, id: JobId) -> Result<(String, JobEvents)> {
     let job = app.store.job(id).await?;
     let known_queue = match &job {
         Some(job) => Some(job.queue.to_string()),
@@ -62,7 +63,7 @@ pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents)> {
         let events = JobEvents { job_id: id, journal: false, events: known(&job) };
         return Ok((job.queue.to_string(), events));
     };
-    let place = search(app).await?;
+    let place = search(app, party).await?;
     let found = journal::of_job(&*app.store, &queue, id).await?;
     drop(place);
     let journal = app.journal.keeps(&queue) || !found.is_empty();
@@ -75,9 +76,14 @@ pub(super) async fn story(app: &App, id: JobId) -> Result<(String, JobEvents)> {
 }
 
 /// What happened to a key, as far as a caller may see it.
-pub(super) async fn of_key(app: &App, scope: &Scope, wanted: OfKey<'_>) -> Result<Story> {
+pub(super) async fn of_key(
+    app: &App,
+    party: &Party,
+    scope: &Scope,
+    wanted: OfKey<'_>,
+) -> Result<Story> {
     let wanted = OfKey { deeds: !scope.is_limited(), ..wanted };
-    let _place = search(app).await?;
+    let _place = search(app, party).await?;
     let keeps = |queue: &str| app.journal.keeps(queue);
     let sees = |queue: &str| scope.has_queue(queue);
     Ok(journal::of_key(&*app.store, wanted, keeps, sees).await?)
@@ -85,8 +91,8 @@ pub(super) async fn of_key(app: &App, scope: &Scope, wanted: OfKey<'_>) -> Resul
 
 /// A place to search the journal, once the store has what this process gathered. It is waited for: an export needs one for
 /// each step, and would end in the middle if others search.
-async fn search(app: &App) -> Result<SemaphorePermit<'_>> {
-    let Ok(Ok(place)) = timeout(ANSWER_WAIT_MAX, app.journal.searches.acquire()).await else {
+async fn search(app: &App, party: &Party) -> Result<Held> {
+    let Some(place) = app.budgets.searches.take(party, 1, ANSWER_WAIT_MAX).await else {
         return Err(Problem::too_many("too many searches of the journal"));
     };
     if let Some(book) = app.journal.book() {
@@ -117,6 +123,7 @@ struct Listing {
 
 async fn of_queue(
     app: Shared,
+    caller: Caller,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer<EventPage>> {
@@ -130,7 +137,7 @@ async fn of_queue(
         after: listing.after.as_deref(),
     };
     let rows_max = rows_max(listing.limit)?;
-    let _place = search(&app).await?;
+    let _place = search(&app, &caller.party).await?;
     Ok(Answer::of(&journal::page(&*app.store, wanted, rows_max).await?))
 }
 
@@ -164,7 +171,7 @@ async fn everywhere(
         rows_max: rows_max(listing.limit)?,
         deeds: true,
     };
-    Ok(Answer::of(&of_key(&app, &caller.scope, wanted).await?.document()))
+    Ok(Answer::of(&of_key(&app, &caller.party, &caller.scope, wanted).await?.document()))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -21,12 +21,15 @@ use crate::protocol::document::{Job, JobDeleted, Jobs};
 use crate::protocol::schema::{exactly_one, queue_pattern};
 use crate::protocol::value::{Length, Time};
 
+/// Where a request may wait for the end of a job.
+pub(super) const JOB_PATH: &str = "/api/v1/jobs/{job_id}";
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/jobs", Access::Read, list)
             .says("Jobs in a state, of one queue or all")
             .keeps_scope(),
-        Route::get("/api/v1/jobs/{job_id}", Access::Follow, show)
+        Route::get(JOB_PATH, Access::Follow, show)
             .says("One job in full; with wait, when it has ended or time is up")
             .answers::<Job>(),
         Route::post("/api/v1/jobs/{job_id}/retry", Access::Operate, retry)

@@ -82,6 +82,8 @@ pub(super) const STREAM_CHUNK_JOBS_MAX: usize = 1_000;
 pub(super) const STREAM_CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Concurrent exports of lists.
 pub(super) const EXPORTS: Shares = Shares { all: 8, party: 2 };
+/// Concurrent searches of the journal, each of which reads up to 32 MiB.
+pub(super) const SEARCHES: Shares = Shares { all: 2, party: 1 };
 /// Concurrent streams of jobs.
 pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
 pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
@@ -199,6 +201,7 @@ pub(super) struct Budgets {
     pub(super) metrics: Pool,
     pub(super) streams: Pool,
     pub(super) exports: Pool,
+    pub(super) searches: Pool,
     pub(super) claims: Pool,
     pub(super) waits: Pool,
     pub(super) listeners: Pool,
@@ -221,6 +224,7 @@ impl Default for Budgets {
             metrics: METRICS.pool(),
             streams: STREAMS.pool(),
             exports: EXPORTS.pool(),
+            searches: SEARCHES.pool(),
             claims: WAITING_CLAIMS.pool(),
             waits: RESULT_WAITS.pool(),
             listeners: LISTENERS.pool(),

@@ -25,7 +25,7 @@ const CROWD_MAX: Duration = Duration::from_secs(10);
 /// Parts that are made at the same time, and how long one waits for its turn.
 const AT_ONCE_MAX: usize = 4;
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Bytes of all parts.
+/// Bytes of all parts, with their names: addresses, which their visitors may write at any length.
 const BYTES_MAX: usize = 16 << 20;
 
 /// The parts that are as good as new.
@@ -111,8 +111,10 @@ impl Memo {
     /// Forgets a part that would be too much, or that could not be made.
     fn bound(&self, name: &str, slot: &Arc<Slot>) {
         let mut slots = lock(&self.slots);
-        let bytes: usize =
-            slots.values().filter_map(|slot| slot.get()).map(|(part, _)| part.text.len()).sum();
+        let size = |(name, slot): (&String, &Arc<Slot>)| {
+            slot.get().map_or(0, |(part, _)| name.len() + part.text.len())
+        };
+        let bytes: usize = slots.iter().map(size).sum();
         let is_ours = slots.get(name).is_some_and(|known| Arc::ptr_eq(known, slot));
         if is_ours && bytes > BYTES_MAX {
             slots.remove(name);
@@ -230,11 +232,12 @@ mod tests {
         assert!(matches!(failed, Err(Missing::Failed("down"))));
         assert!(memo.part("a".to_owned(), async || Ok::<_, ()>(of("up"))).await.is_ok());
         for i in 0..40 {
-            let large = || async { Ok::<_, ()>(of(vec![b'x'; 1 << 20])) };
-            memo.part(format!("page {i}"), large).await.unwrap();
+            let large = || async { Ok::<_, ()>(of(vec![b'x'; 512 << 10])) };
+            memo.part(format!("page {i} {}", "y".repeat(512 << 10)), large).await.unwrap();
         }
-        let kept: usize =
-            lock(&memo.slots).values().filter_map(|s| s.get()).map(|(p, _)| p.text.len()).sum();
+        let slots = lock(&memo.slots);
+        let made = slots.iter().filter_map(|(name, slot)| Some((name, &slot.get()?.0)));
+        let kept: usize = made.map(|(name, part)| name.len() + part.text.len()).sum();
         assert!(kept <= BYTES_MAX, "{kept}");
     }
 }

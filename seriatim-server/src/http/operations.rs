@@ -75,8 +75,9 @@ async fn begin(
     if wish.action.needs_admin() {
         caller.who.admit(Access::Admin)?;
     }
-    let who = caller.who.name().to_owned();
-    Ok(Answer::of(&operator::begin(&app, wish, &who, confirm, Duration::ZERO).await?))
+    let (who, place) = (caller.who.name().to_owned(), wish.place());
+    let begun = operator::begin(&app, wish, &who, confirm, Duration::ZERO).await?;
+    Ok(Answer::of(&begun).on(place))
 }
 
 async fn show(app: Shared, caller: Caller, Part(id): Part<String>) -> Result<Answer<Operation>> {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{JobView, Page};
 
-use super::audit::Count;
+use super::audit::{Count, Named};
 use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
 use super::schema::make;
@@ -184,6 +184,7 @@ pub(super) struct Answer<T> {
     /// Where to see how it goes on.
     place: Option<HeaderValue>,
     count: Option<Count>,
+    named: Option<Named>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -191,7 +192,8 @@ impl<T: Serialize + 'static> Answer<T> {
     pub(super) fn of(document: &T) -> Self {
         // Texts and numbers only: writing them cannot fail.
         let text = serde_json::to_string(document).unwrap_or_default();
-        Self { text, status: StatusCode::OK, place: None, count: None, of: PhantomData }
+        let (status, of) = (StatusCode::OK, PhantomData);
+        Self { text, status, place: None, count: None, named: None, of }
     }
 
     /// Writes a document of about this many bytes where it delays no other request.
@@ -205,6 +207,11 @@ impl<T: Serialize + 'static> Answer<T> {
     /// With the number for the audit log.
     pub(super) fn counting(self, count: u64) -> Self {
         Self { count: Some(Count(count)), ..self }
+    }
+
+    /// With what the audit log finds it by.
+    pub(super) fn on(self, (name, value): (&'static str, String)) -> Self {
+        Self { named: Some(Named(name, value)), ..self }
     }
 }
 
@@ -249,6 +256,7 @@ impl<T> IntoResponse for Answer<T> {
         let mut response = (self.status, head, self.text).into_response();
         self.place.and_then(|place| response.headers_mut().insert(header::LOCATION, place));
         self.count.and_then(|count| response.extensions_mut().insert(count));
+        self.named.and_then(|named| response.extensions_mut().insert(named));
         response
     }
 }

@@ -95,3 +95,37 @@ impl Place<'_> {
         Ok((job, share.ok_or_else(full)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use axum::http::StatusCode;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::Job;
+    use seriatim::store::Memory;
+
+    use super::super::caller::Party;
+    use super::super::limits::ANSWERS_BYTES;
+    use super::super::router::build;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_cannot_wait_needs_memory_for_its_answer_whatever_its_query_says() {
+        let app = App::open(Arc::new(Memory::in_tokio_time()));
+        let service = TowerToHyperService::new(build(&app));
+        let job = Job::new("orders", &1).unwrap();
+        let id = app.client.push(job).await.unwrap().job_id;
+        let ask = async || {
+            let path = format!("/api/v1/jobs/{id}/events?wait=1s");
+            let request = axum::http::Request::get(path).body(Body::empty()).unwrap();
+            service.call(request).await.unwrap().status()
+        };
+        let all = app.budgets.answers.try_take(&Party::Unknown, ANSWERS_BYTES.party).unwrap();
+        assert_eq!(ask().await, StatusCode::TOO_MANY_REQUESTS);
+        drop(all);
+        assert_eq!(ask().await, StatusCode::OK);
+    }
+}

@@ -11,7 +11,6 @@ mod shelf;
 mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use seriatim::store::{Cancelled, Change, Pushed, QueueView};
@@ -19,8 +18,6 @@ use seriatim::{
     Job, JobId,
     store::{EndKind, Fate, LaneId, NodeId, Settlement, Token, Turn},
 };
-
-use tokio::sync::Semaphore;
 
 use crate::app::words::push_status;
 use crate::base::lock::lock;
@@ -35,8 +32,6 @@ pub(crate) use timeline::{KeyEvents, Story, Told, Wanted as OfKey, known, page a
 /// Most running turns whose jobs are remembered until they are settled. Those of the oldest
 /// claims are forgotten first: they are lost ones.
 const HELD_TURNS_MAX: usize = 100_000;
-/// Most concurrent searches of a process.
-const SEARCHES_MAX: usize = 2;
 
 /// Records what happens to jobs.
 #[derive(Default)]
@@ -45,25 +40,7 @@ pub(crate) struct Journal {
     /// The recorded queues; none means all.
     queues: Option<BTreeSet<String>>,
     pub(crate) feed: Feed,
-    pub(crate) searches: Searches,
     held: Mutex<BTreeMap<(Token, LaneId), Held>>,
-}
-
-/// Places for concurrent searches, each of which reads up to 32 MiB.
-pub(crate) struct Searches(Semaphore);
-
-impl Default for Searches {
-    fn default() -> Self {
-        Self(Semaphore::new(SEARCHES_MAX))
-    }
-}
-
-impl Deref for Searches {
-    type Target = Semaphore;
-
-    fn deref(&self) -> &Semaphore {
-        &self.0
-    }
 }
 
 /// A running turn.

@@ -165,10 +165,13 @@ pub(super) async fn start(app: Shared, visit: Visit, RawForm(body): RawForm) -> 
     let fields = Fields::read(&body);
     visit.check(fields.text("mark"))?;
     let wish = fields.wish()?;
-    let mut on = vec![wish.place()];
-    on.extend(wish.sent_filters());
+    let named = admitted(&app, &visit, wish.clone()).await;
+    // With the queues that `*` stands for: by them the entry is found.
+    let told = named.as_ref().unwrap_or(&wish);
+    let mut on = vec![told.place()];
+    on.extend(told.sent_filters());
     visit.doing().is(format!("operation {}", wish.action.name()), on);
-    let wish = admitted(&app, &visit, wish).await?;
+    let wish = named?;
     let confirm = match fields.text("confirm").replace([',', ' '], "") {
         said if said.is_empty() => None,
         said => Some(said.parse().map_err(|_| Problem::invalid("confirm", "is not a number"))?),
@@ -217,13 +220,18 @@ fn curl(wish: &Wish, confirm: Option<u64>) -> String {
     post(&format!("/api/v1/operations{query}"), &shell_word(&json_plain(&body)))
 }
 
-/// The same at a command line.
+/// The same at a command line. A push may make a queue whose name begins like an option: it stands behind all of them.
 fn command(wish: &Wish, confirm: Option<u64>) -> String {
     let queues = match wish.names() {
         [all] if all == ALL_QUEUES => "--all-queues".to_owned(),
         names => names.join(" "),
     };
-    let mut line = format!("seriatim operations start {} {queues}", wish.action);
+    let is_odd = wish.named_queues().any(|name| name.starts_with('-'));
+    let (first, last) = match is_odd {
+        true => (String::new(), format!(" -- {queues}")),
+        false => (format!(" {queues}"), String::new()),
+    };
+    let mut line = format!("seriatim operations start {}{first}", wish.action);
     for (name, value) in wish.sent_filters() {
         line += &match name {
             "untasked" => " --untasked".to_owned(),
@@ -235,5 +243,19 @@ fn command(wish: &Wish, confirm: Option<u64>) -> String {
         None if wish.action.deletes() => line += " --yes",
         None => {}
     }
-    line
+    line + &last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::operations::Action;
+
+    #[test]
+    fn a_queue_that_is_named_like_an_option_is_none_in_the_command() {
+        let of = |queue: &str| command(&Wish::new(Action::DeleteDead, queue), None);
+        assert_eq!(of("orders"), "seriatim operations start delete_dead orders --yes");
+        let odd = "seriatim operations start delete_dead --yes -- --all-queues";
+        assert_eq!(of("--all-queues"), odd);
+    }
 }

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use seriatim::JobId;
 
+use super::super::caller::Party;
 use super::super::events::story;
-use super::super::{App, Part, Query, Result, Shared};
+use super::super::{App, Caller, Part, Query, Result, Shared};
 use super::row::told;
 use super::{Frame, Moment, Visit, link, page};
 use crate::base::time;
@@ -66,8 +67,13 @@ impl EventRow {
 }
 
 /// What happened to a job of a queue that the visitor may see.
-pub(super) async fn seen(app: &App, visit: &Visit, id: JobId) -> Result<(String, JobEvents)> {
-    let (queue, story) = story(app, id).await?;
+pub(super) async fn seen(
+    app: &App,
+    visit: &Visit,
+    party: &Party,
+    id: JobId,
+) -> Result<(String, JobEvents)> {
+    let (queue, story) = story(app, party, id).await?;
     match visit.scope.has_queue(&queue) {
         true => Ok((queue, story)),
         false => Err(visit.scope.no_job(id)),
@@ -77,10 +83,11 @@ pub(super) async fn seen(app: &App, visit: &Visit, id: JobId) -> Result<(String,
 pub(super) async fn show(
     app: Shared,
     visit: Visit,
+    caller: Caller,
     Part(id): Part<JobId>,
     Query(Wish { after }): Query<Wish>,
 ) -> Result<Response> {
-    let (queue, story) = seen(&app, &visit, id).await?;
+    let (queue, story) = seen(&app, &visit, &caller.party, id).await?;
     let base = &visit.frame.base;
     let path = format!("{}/events", link::job(base, id));
     let end = after.saturating_add(ROWS_MAX);

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
 
+use super::super::caller::Party;
 use super::super::events;
 use super::super::input::given;
 use super::super::pool::Held;
@@ -30,7 +31,7 @@ enum List {
     Scheduled { wish: later::Wish, scope: Scope },
     Audit { wish: audit::Wish },
     Batches { is_live: bool },
-    Happened { wish: timeline::Wish, scope: Scope },
+    Happened { wish: timeline::Wish, party: Party, scope: Scope },
 }
 
 /// A list on its way to the client.
@@ -115,8 +116,8 @@ pub(super) async fn happened(
     caller: Caller,
     Query(wish): Query<timeline::Wish>,
 ) -> Result<Response> {
-    let (after, scope) = (wish.after(), visit.scope);
-    answer(app, &caller, List::Happened { wish, scope }, after, "events.ndjson").await
+    let (after, party, scope) = (wish.after(), caller.party.clone(), visit.scope);
+    answer(app, &caller, List::Happened { wish, party, scope }, after, "events.ndjson").await
 }
 
 /// A place for an export.
@@ -225,9 +226,9 @@ impl List {
                 page.entries.iter().for_each(|deed| write(&mut text, deed));
                 Ok((text, page.entries.len(), page.next))
             }
-            Self::Happened { wish, scope } => {
+            Self::Happened { wish, party, scope } => {
                 let wanted = wish.wanted(after.as_deref(), most);
-                let story = events::of_key(shared, scope, wanted).await?;
+                let story = events::of_key(shared, party, scope, wanted).await?;
                 story.rows.iter().for_each(|(_, told)| write(&mut text, told));
                 Ok((text, story.rows.len(), story.next))
             }

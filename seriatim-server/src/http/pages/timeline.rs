@@ -8,7 +8,7 @@ use seriatim::Timestamp;
 use seriatim::text::one_line;
 
 use super::super::events;
-use super::super::{Query, Result, Shared};
+use super::super::{Caller, Query, Result, Shared};
 use super::row::told;
 use super::{Frame, Moment, Visit, link, page};
 use crate::app::deeds::Deed;
@@ -81,9 +81,14 @@ struct Row {
     is_bad: bool,
 }
 
-pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) -> Result<Response> {
+pub(super) async fn show(
+    app: Shared,
+    visit: Visit,
+    caller: Caller,
+    Query(wish): Query<Wish>,
+) -> Result<Response> {
     let wanted = wish.wanted(wish.after.as_deref(), ROWS_MAX);
-    let story = events::of_key(&app, &visit.scope, wanted).await?;
+    let story = events::of_key(&app, &caller.party, &visit.scope, wanted).await?;
     let (base, k, name) = (&visit.frame.base, &wish.k, one_line(&wish.k));
     let until = wish.until.map(|Time(until)| absolute(until)).unwrap_or_default();
     let to = |path: &str, after: &str| {
@@ -156,6 +161,7 @@ mod tests {
     use seriatim::{Job, JobId, Queue, SharedStore};
     use tokio::time::timeout;
 
+    use super::super::super::caller::Party;
     use super::super::super::limits::ANSWER_WAIT_MAX;
     use super::super::super::metrics::store::Metered;
     use super::super::super::router::build;
@@ -292,8 +298,11 @@ mod tests {
         let app = app(Arc::new(Memory::with_clock(|| NOW)));
         let service = TowerToHyperService::new(build(&app));
         let ask = || service.call(Request::get("/key/events?k=k").body(Body::empty()).unwrap());
-        let others = std::iter::from_fn(|| app.journal.searches.try_acquire().ok());
-        let held: Vec<_> = others.collect();
+        let other = |name: &str| app.budgets.searches.try_take(&Party::Token(name.into()), 1);
+        let mut held = vec![other("one").unwrap()];
+        assert!(other("one").is_none(), "no party has both places");
+        assert_eq!(ask().await.unwrap().status(), StatusCode::OK);
+        held.push(other("two").unwrap());
         assert_eq!(ask().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
         let mut asked = std::pin::pin!(ask());
         assert!(timeout(ANSWER_WAIT_MAX / 2, &mut asked).await.is_err());

@@ -60,7 +60,7 @@ pub(super) async fn events(
     Part(id): Part<JobId>,
 ) -> Result<Response> {
     let place = place(&shared, &caller)?;
-    let (_, story) = of_job::seen(&shared, &visit, id).await?;
+    let (_, story) = of_job::seen(&shared, &visit, &caller.party, id).await?;
     Ok(answer(place, story.events, "events.ndjson"))
 }
 

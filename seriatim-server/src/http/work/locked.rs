@@ -14,26 +14,39 @@ use crate::base::text::one_line;
 /// Workers send such a result again within seconds. One that did not come for so long was given up.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// The lanes that wait so, and when that was last met.
+/// How often those are looked for at most: one request may have ten thousand results that wait.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is known of turns that wait so.
 #[derive(Default)]
 pub(crate) struct Locked {
     /// Tells people of them; none in a service that mounts the API.
     node: Option<Handle>,
-    lanes: Mutex<HashMap<LaneId, Instant>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The lanes, and when a result of each last waited.
+    lanes: HashMap<LaneId, Instant>,
+    looked_at: Option<Instant>,
 }
 
 impl Locked {
     pub(crate) fn told_by(node: Option<Handle>) -> Self {
-        Self { node, lanes: Mutex::default() }
+        Self { node, known: Mutex::default() }
     }
 
     /// A result was not stored for this reason.
     pub(super) fn met(&self, turn: &Turn) {
-        self.forget_old();
+        let looked_at = lock(&self.known).looked_at;
+        if looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            self.forget_old();
+        }
         let is_first = {
-            let mut lanes = lock(&self.lanes);
-            let is_first = lanes.is_empty();
-            lanes.insert(turn.lane, Instant::now());
+            let mut known = lock(&self.known);
+            let is_first = known.lanes.is_empty();
+            known.lanes.insert(turn.lane, Instant::now());
             is_first
         };
         let key = turn.key.as_deref().map(one_line);
@@ -55,7 +68,7 @@ impl Locked {
 
     /// The lane was settled, or its claim was lost.
     pub(super) fn over(&self, lane: LaneId) {
-        if lock(&self.lanes).remove(&lane).is_some() {
+        if lock(&self.known).lanes.remove(&lane).is_some() {
             self.told_over(lane);
         }
     }
@@ -63,7 +76,11 @@ impl Locked {
     /// Forgets those whose results were given up.
     pub(in crate::http) fn forget_old(&self) {
         let old = |_: &LaneId, at: &mut Instant| at.elapsed() >= FORGOTTEN_AFTER;
-        let gone: Vec<_> = lock(&self.lanes).extract_if(old).collect();
+        let gone: Vec<_> = {
+            let mut known = lock(&self.known);
+            known.looked_at = Some(Instant::now());
+            known.lanes.extract_if(old).collect()
+        };
         gone.into_iter().for_each(|(lane, _)| self.told_over(lane));
     }
 

@@ -370,6 +370,13 @@ async fn one_operation_is_about_several_queues_or_all_and_is_counted_and_stopped
     assert!(api.get(&format!("/operations/{id}")).text().contains("<a href=\"/queues/shop\">"));
     let by_queue = api.get("/api/v1/audit?queue=shop&action=operation+done").done();
     assert_eq!(by_queue["entries"][0]["count"], 4, "{by_queue}");
+    let begun = api.get("/api/v1/audit?queue=shop").done();
+    let begun = begun["entries"].as_array().unwrap();
+    for action in ["operation start", "operation requeue"] {
+        assert!(begun.iter().any(|deed| deed["action"] == action), "{action}: {begun:?}");
+    }
+    let told = text(&api.site.run(&["operations", "preview", "requeue", "orders", "shop"]));
+    assert!(told.contains("\n  orders  "), "{told}");
     let run = ["operations", "start", "delete_dead", "orders", "shop", "--yes"];
     let told = text(&api.site.run(&run));
     assert!(told.contains("3 of 3 dead jobs deleted"), "{told}");
