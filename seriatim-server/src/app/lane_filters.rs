@@ -62,8 +62,9 @@ pub(crate) fn stages(text: &str) -> Result<Vec<LaneStage>> {
         let stage = LaneStage::ALL.into_iter().find(|stage| stage.as_str() == name);
         stage.ok_or_else(|| {
             let names = LaneStage::ALL.map(LaneStage::as_str).join(", ");
-            let why =
-                format!("{name:?} is not a lane state: use {names}, or several separated by commas");
+            let why = format!(
+                "{name:?} is not a lane state: use {names}, or several separated by commas"
+            );
             Error::Bound { field: "state", why }
         })
     };

@@ -45,9 +45,7 @@ pub(crate) fn read(text: &str) -> Result<Timestamp, String> {
 
 /// Why so many Unix seconds are no time.
 pub(crate) fn too_late(seconds: f64) -> String {
-    format!(
-        "{seconds} as Unix seconds is beyond the year 2255 (are these milliseconds?): {WANTED}"
-    )
+    format!("{seconds} as Unix seconds is beyond the year 2255 (are these milliseconds?): {WANTED}")
 }
 
 /// A moment of the past or the future, as people write it.

@@ -146,7 +146,5 @@ pub(super) fn not_whole(id: &str, payloads: u64) -> String {
 }
 
 pub(super) fn misplaced(id: &str, shards: u32) -> String {
-    format!(
-        "id {id:?} is not in its shard by `shards_count` {shards}: write that of the module"
-    )
+    format!("id {id:?} is not in its shard by `shards_count` {shards}: write that of the module")
 }

@@ -307,7 +307,9 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err("has a map with a key that is not a string, symbol or whole number".to_owned());
+            return Err(
+                "has a map with a key that is not a string, symbol or whole number".to_owned()
+            );
         }
         self.json.insert(from, '"');
         self.json.push('"');

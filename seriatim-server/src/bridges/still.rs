@@ -41,9 +41,9 @@ pub(super) async fn moves(
         _ if known.in_flight > 0 => {
             Some("a chunk is in flight: a node with this bridge must push it first")
         }
-        BridgeState::Moving if !is_unattended(&known, now) => Some(
-            "its node has not seen the pause yet, or died: repeat this in a minute",
-        ),
+        BridgeState::Moving if !is_unattended(&known, now) => {
+            Some("its node has not seen the pause yet, or died: repeat this in a minute")
+        }
         _ => None,
     })
 }

@@ -205,7 +205,10 @@ mod tests {
         {
             let error = checked(line).unwrap_err().to_string();
             let verb = line.split(' ').nth_back(1).unwrap();
-            assert!(error.contains(&format!("put options of `{verb}` after it")), "{line}: {error}");
+            assert!(
+                error.contains(&format!("put options of `{verb}` after it")),
+                "{line}: {error}"
+            );
             assert!(error.contains("Usage: seriatim "), "{error}");
         }
         for line in

@@ -166,8 +166,7 @@ impl Jobs {
 /// Says where a listing goes on, and whether it was cut.
 pub(super) fn hint_more(page: &Page<JobView>) {
     let Some(next) = &page.next else { return };
-    let what =
-        if page.cut { "read as many jobs as --scan-max allows; further" } else { "more" };
+    let what = if page.cut { "read as many jobs as --scan-max allows; further" } else { "more" };
     hint(format!("{what}: --after {next}"));
 }
 

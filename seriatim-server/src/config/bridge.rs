@@ -188,7 +188,9 @@ impl BridgeConfig {
             return of_lowkiq.refuse("sidekiq");
         }
         if self.sets.is_some() {
-            return Err("`sets` is for kind = \"sidekiq\": ids of Lowkiq keep their due times".to_owned());
+            return Err(
+                "`sets` is for kind = \"sidekiq\": ids of Lowkiq keep their due times".to_owned()
+            );
         }
         of_lowkiq.check(&self.queues, secrets)
     }

@@ -249,7 +249,8 @@ impl WorkerConfig {
         let mut named = Vec::new();
         for (name, value) in self.headers.iter().flatten() {
             let wrong = |why: &str| format!("`headers`: {name:?} {why}");
-            let header = HeaderName::try_from(name).map_err(|_| wrong("is not the name of a header"))?;
+            let header =
+                HeaderName::try_from(name).map_err(|_| wrong("is not the name of a header"))?;
             let ours = ["content-length", "host", "idempotency-key", "transfer-encoding"];
             if ours.contains(&header.as_str()) || header.as_str().starts_with("seriatim-") {
                 return Err(wrong("is set by Seriatim"));

@@ -86,7 +86,9 @@ impl Mutation {
             (Deed::Clear, _) if jobtype.is_some() || named.is_some() => {
                 no("clear has no filter: write discard")
             }
-            (Deed::Kill, Target::Dead) => no("dead jobs cannot be killed: write requeue or discard"),
+            (Deed::Kill, Target::Dead) => {
+                no("dead jobs cannot be killed: write requeue or discard")
+            }
             (Deed::Kill, Target::Scheduled) => {
                 no("only jobs that failed can be killed: write discard")
             }

@@ -51,7 +51,8 @@ impl Entrance {
         let Some(address) = config.listen.clone() else { return Ok(None) };
         let wrong = |what: &str| SetupError::invalid(format!("faktory.listen: {address:?} {what}"));
         let found = tokio::net::lookup_host(&address).await;
-        let found = found.map_err(|error| wrong(&format!("is not an address ({error}): {WANTED}")))?;
+        let found =
+            found.map_err(|error| wrong(&format!("is not an address ({error}): {WANTED}")))?;
         let addresses: Vec<SocketAddr> = found.collect();
         let tokens: Vec<Arc<str>> = secrets(http)?.into_iter().map(Into::into).collect();
         let is_beyond = addresses.iter().any(|address| !address.ip().is_loopback());

@@ -60,8 +60,8 @@ impl Start {
         let parts = parts.and_then(|(at, behind)| {
             Some((at.parse().ok()?, behind.parse::<u32>().ok()? as usize))
         });
-        let (at, behind) =
-            parts.ok_or_else(|| Error::invalid("after", "is not the `next` of a page of events"))?;
+        let (at, behind) = parts
+            .ok_or_else(|| Error::invalid("after", "is not the `next` of a page of events"))?;
         Ok(Self { at: Timestamp::from_micros(at), behind })
     }
 

@@ -83,9 +83,8 @@ impl Bucket {
     /// Fails if a key is missing, or if the system has no certificate authorities and needs them.
     pub(super) fn open(settings: &BucketSettings) -> Result<Self, String> {
         let BucketSettings { server, bucket, folder, region, access_key, secret_key } = settings;
-        let key = |name: &str, key: &KeyConfig| {
-            key.text().map_err(|why| format!("`{name}`: {why}"))
-        };
+        let key =
+            |name: &str, key: &KeyConfig| key.text().map_err(|why| format!("`{name}`: {why}"));
         let (access, secret) = (key("access_key", access_key)?, key("secret_key", secret_key)?);
         let url = Url::parse(server).map_err(|error| format!("`s3`: {error}"))?;
         let bucket = rusty_s3::Bucket::new(url, UrlStyle::Path, bucket.clone(), region.clone());

@@ -30,8 +30,11 @@ impl Formed {
         }
         if let Ok(Some(plain)) = self.forms.read(&job.payload) {
             job.payload_bytes = plain.as_bytes().len();
-            job.payload =
-                if job.payload_bytes <= bytes_max { plain } else { Payload::from_bytes(Vec::new()) };
+            job.payload = if job.payload_bytes <= bytes_max {
+                plain
+            } else {
+                Payload::from_bytes(Vec::new())
+            };
         }
     }
 }

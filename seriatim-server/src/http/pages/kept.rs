@@ -13,7 +13,8 @@ use super::visit::html;
 use super::{Deed, On, Visit, link};
 
 /// What they learn who then send it.
-const ENDED: &str = "Your login was no longer valid, so nothing was done. Check the form, and submit it again.";
+const ENDED: &str =
+    "Your login was no longer valid, so nothing was done. Check the form, and submit it again.";
 
 /// A form that was typed.
 pub(super) struct Kept {
@@ -105,7 +106,8 @@ mod tests {
         let job = "00000000-0000-0000-0000-000000000001";
         let typed = format!("deed=dead.edit&queue=q&job={job}&payload={}", "x".repeat(200 << 10));
         let all_free = || app.budgets.logins.try_take(&Party::Unknown, LOGIN_BODIES_BYTES.party);
-        for (path, status) in [("/do", StatusCode::UNAUTHORIZED), ("/login", StatusCode::FORBIDDEN)] {
+        for (path, status) in [("/do", StatusCode::UNAUTHORIZED), ("/login", StatusCode::FORBIDDEN)]
+        {
             let request = Request::post(path).header("sec-fetch-site", "same-origin");
             let request = request.header("content-type", "application/x-www-form-urlencoded");
             let request = request.body(Body::from(typed.clone())).unwrap();

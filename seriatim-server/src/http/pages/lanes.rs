@@ -221,9 +221,8 @@ fn buttons(visit: &Visit, queue: &str, wish: &Wish) -> Vec<Button> {
         return Vec::new();
     }
     let stages = lane_filters::stages(&wish.state).unwrap_or_default();
-    let are = |some: &[LaneStage]| {
-        !stages.is_empty() && stages.iter().all(|stage| some.contains(stage))
-    };
+    let are =
+        |some: &[LaneStage]| !stages.is_empty() && stages.iter().all(|stage| some.contains(stage));
     let actions = match () {
         () if are(&[LaneStage::Running]) || !wish.node.is_empty() => &[Action::Pause][..],
         () if are(&[LaneStage::Held, LaneStage::Paused]) => {

@@ -324,9 +324,8 @@ fn newest(visit: &Visit, checkup: &Checkup) -> Vec<CauseRow> {
         of_queue.is_some_and(|(_, jobs)| jobs.len() >= DEAD_MAX)
     };
     let all = operations::Wish::new(Action::Requeue, "");
-    let row = |cause: causes::Cause| {
-        CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all), &[])
-    };
+    let row =
+        |cause: causes::Cause| CauseRow::new(visit, is_cut(&cause.queue), cause, Some(&all), &[]);
     causes.into_iter().take(CAUSES_SHOWN).map(row).collect()
 }
 

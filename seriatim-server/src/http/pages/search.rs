@@ -99,9 +99,8 @@ pub(super) async fn show(
         let usage = &Usage::of_turns(figures.stats.claimed);
         Some(LaneRow::new(&visit, lane, Around { queue: view, usage, nodes: &nodes, now }))
     };
-    let jobs = |jobs: &[JobView]| {
-        jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect()
-    };
+    let jobs =
+        |jobs: &[JobView]| jobs.iter().map(|job| JobRow::without_payload(&visit, job)).collect();
     let next = asked.next().map(|after| {
         let all = if all { "true" } else { "" };
         link::with(&format!("{base}/search"), &[("q", text), ("all", all), ("after", &*after)])

@@ -65,11 +65,7 @@ pub(super) async fn events(
 }
 
 /// The place was taken before the list was read: that costs as much as to send it.
-fn answer(
-    place: Held,
-    rows: impl IntoIterator<Item = impl Serialize>,
-    name: &str,
-) -> Response {
+fn answer(place: Held, rows: impl IntoIterator<Item = impl Serialize>, name: &str) -> Response {
     let mut text = Vec::new();
     rows.into_iter().take(ROWS_MAX).for_each(|row| write(&mut text, &row));
     held(file(Body::from(text), name), place)

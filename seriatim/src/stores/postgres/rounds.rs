@@ -220,12 +220,14 @@ mod tests {
             tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(driver);
         // It rests for 100 ms at each page.
-        let slow = "ALTER ROLE ALL SET vacuum_cost_delay = 100; ALTER ROLE ALL SET vacuum_cost_limit = 1";
+        let slow =
+            "ALTER ROLE ALL SET vacuum_cost_delay = 100; ALTER ROLE ALL SET vacuum_cost_limit = 1";
         client.batch_execute(slow).await.unwrap();
         let hasty = format!("{}?call_timeout=500ms", server.url());
         let hasty = Postgres::connect(&hasty).await.unwrap();
         Rounds::default().vacuum(0, hasty.pool.alone()).await;
-        let sql = "SELECT vacuum_count FROM pg_stat_all_tables WHERE relid = 'seriatim.ready'::regclass";
+        let sql =
+            "SELECT vacuum_count FROM pg_stat_all_tables WHERE relid = 'seriatim.ready'::regclass";
         let vacuums: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
         assert_eq!(vacuums, 1);
     }
