@@ -109,8 +109,8 @@ end
 local BATCH = 1000
 local function take_lanes(most)
 local all, is_drained = T.taken + most, false
-while T.taken < all and not is_drained and not T.is_full and not T.is_spent() do
-  local wanted = math.min(all - T.taken, BATCH)
+while T.taken < all and not is_drained and not T.is_full and not T.is_spent() and T.stale <= STALE_MAX do
+  local wanted, before = math.min(all - T.taken, BATCH), T.taken
   local members, lane_ids, sub = candidates(wanted), {}, string.sub
   if not members[1] then return crashed_left > 0 end
   for i = 1, #members do lane_ids[i] = sub(members[i], -7) end
@@ -124,8 +124,15 @@ while T.taken < all and not is_drained and not T.is_full and not T.is_spent() do
     if not record and not arrives then dangling, gone[#gone + 1] = dangling + 1, members[i] end
     if waits and not take_lane(members[i], lane_ids[i], record) then break end
     if arrives then popped = popped + 1 end
+    if arrives and not waits then T.stale = T.stale + 1 end
   end
   if popped > 0 then call('LTRIM', K.arrivals, popped, -1) end
+  -- Where few lanes are wanted, a round for each entry that means nothing would take too long.
+  if popped > 0 and T.taken == before and not T.is_full then
+    local read = arrivals_read
+    first_arrival(P, true)
+    T.stale = T.stale + arrivals_read - read
+  end
   is_drained = popped == #members and popped < wanted and crashed_left > 0
   if gone[1] and #gone == #members and not members.merged then
     -- No other members are between the first and the last: one command removes all.
@@ -157,7 +164,7 @@ T.store()
 bell.rings = false
 commit()
 local next_due = false
-if S.shared then next_due = (crashed_stay or is_full and T.is_any_ready()) and NOW
+if S.shared then next_due = (crashed_stay or T.stale > STALE_MAX or is_full and T.is_any_ready()) and NOW
 elseif not is_drained and T.is_ready() then next_due = NOW end
 -- A caller that asks for no lanes claims from here next, or has enough from other shards.
 if T.taken < lanes_max or lanes_max == 0 and not next_due then bell.sleep()
