@@ -446,6 +446,18 @@ async fn a_user_who_may_not_publish_pushes_and_claims() {
     assert_eq!((after.jobs, after.claimed), (2, 1));
 }
 
+/// By it, answers have other shapes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_works_by_the_newer_protocol() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    let store = open_at(&format!("{}?protocol=resp3", server.url()), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    let turns = claim(&store, 1).await;
+    assert!(done(&store, &turns).await[0].is_ok());
+    assert_eq!((numbers(&store).await.processed, store.nodes().await.unwrap().len()), (1, 1));
+}
+
 /// Lua limits the arguments of a call and the size of a table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_batches_go_through() {
