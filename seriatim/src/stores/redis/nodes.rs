@@ -25,7 +25,7 @@ use crate::contract::{
 };
 use crate::lock::lock;
 use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
-use crate::model::{NodeId, Result, Timestamp, Turn};
+use crate::model::{Error, NodeId, Result, Timestamp, Turn};
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 use crate::stores::json::json;
@@ -191,7 +191,7 @@ impl Fleet for Redis {
         let due = self.needing(all.queues.iter().map(|known| &**known), &needs).await?;
         for known in &*all.queues {
             match self.sweep_queue(known, request, &due, (&mut swept, &mut names)).await {
-                Err(error) if self.is_of_one_server(&error) => failed = Some(error),
+                Err(error) if self.spares_others(&error) => failed = Some(error),
                 answer => answer?,
             }
         }
@@ -204,6 +204,11 @@ impl Fleet for Redis {
 }
 
 impl Redis {
+    /// Whether a sweep of other shards may work although one failed with this error: they must not wait for it.
+    fn spares_others(&self, error: &Error) -> bool {
+        self.link.is_cluster() || !error.is_transient()
+    }
+
     /// What belongs to no queue. Answers whether there is more.
     async fn sweep_store(&self, request: Sweep) -> Result<bool> {
         let mut left = request.rows_max.min(ACTION_ROWS_MAX);
@@ -230,7 +235,7 @@ impl Redis {
         let mut end = self.retire_older(known).await;
         for shard in known.shards().filter(|shard| due.contains(shard)) {
             match self.sweep_shard(shard, request, (&mut *swept, &mut *names)).await {
-                Err(error) if self.is_of_one_server(&error) => end = Err(error),
+                Err(error) if self.spares_others(&error) => end = Err(error),
                 answer => answer?,
             }
         }
