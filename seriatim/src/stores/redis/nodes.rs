@@ -25,7 +25,7 @@ use crate::contract::{
 };
 use crate::lock::lock;
 use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
-use crate::model::{Error, NodeId, Result, Timestamp, Turn};
+use crate::model::{NodeId, Result, Timestamp, Turn};
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
 use crate::stores::json::json;
@@ -204,11 +204,6 @@ impl Fleet for Redis {
 }
 
 impl Redis {
-    /// Whether a sweep of other shards may work although one failed with this error: they must not wait for it.
-    fn spares_others(&self, error: &Error) -> bool {
-        self.link.is_cluster() || !error.is_transient()
-    }
-
     /// What belongs to no queue. Answers whether there is more.
     async fn sweep_store(&self, request: Sweep) -> Result<bool> {
         let mut left = request.rows_max.min(ACTION_ROWS_MAX);
