@@ -4,8 +4,7 @@
 -- T.list has for each turn an answer of `turn_of`, or values after the token (a number) that they have in
 -- common: an id and then the record of its lane, of one job; or the record of one job of a list; or a table of such records, in no
 -- order. Payloads that are apart are not in it: the caller reads them from `bodies`.
--- T.stale is how many entries of `arrivals` that mean nothing a claim came to: after some it leaves the others to the next.
-local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, series = {}, taken = 0, stale = 0 }
+local T = { list = {}, claims = {}, of_ttl = {}, busy = {}, wanted = {}, places = {}, series = {}, taken = 0 }
 
 -- One script claims about this much: lanes with many or large jobs are left to the next.
 T.jobs_left, T.bytes_left = 10000, 16 * 1024 * 1024
