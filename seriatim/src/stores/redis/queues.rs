@@ -283,7 +283,12 @@ impl Redis {
         if let Some(known) = self.memo.by_number(number) {
             return Ok(Some(known));
         }
-        Ok(self.all_queues().await?.iter().find(|known| known.number == number).cloned())
+        let (all, missing) = self.known_queues().await?;
+        match all.queues.iter().find(|known| known.number == number) {
+            Some(known) => Ok(Some(known.clone())),
+            // It may be one of those that could not be read.
+            None => missing.map_or(Ok(None), Err),
+        }
     }
 
     async fn declare_as(&self, request: Declare, declared: Declared) -> Result<()> {
