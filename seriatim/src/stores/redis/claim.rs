@@ -205,6 +205,11 @@ impl Redis {
         self.link.is_cluster() && error.is_transient()
     }
 
+    /// Whether upkeep of other shards may work although that of one failed with this error: they must not wait for it.
+    pub(super) fn spares_others(&self, error: &Error) -> bool {
+        self.link.is_cluster() || !error.is_transient()
+    }
+
     /// The shards that this node prefers, and the others, each starting at a rotating shard, so that none starves
     /// behind a full one. The preference follows from the living nodes and is never needed for safety.
     fn shards_of_claim(&self, known: &Known, request: &Claim) -> (Vec<Shard>, Vec<Shard>) {

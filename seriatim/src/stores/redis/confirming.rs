@@ -44,6 +44,50 @@ struct Waiting {
     answer: oneshot::Sender<Result<Value, Failure>>,
 }
 
+/// The task that sends. It ends early with the runtime of the call that began it: then those that wait fail, and the next call
+/// begins another one.
+struct Sending {
+    of: Arc<Confirming>,
+    is_done: bool,
+}
+
+impl Sending {
+    async fn run(mut self) {
+        while let Some((batch, is_doubtful)) = self.of.take() {
+            let result = self.of.send_batch(&batch, is_doubtful).await;
+            let (answers, confirmed) = match result {
+                Ok(answers) => answers,
+                Err(failure) => {
+                    for waiting in batch {
+                        let _ = waiting.answer.send(Err(failure.clone()));
+                    }
+                    continue;
+                }
+            };
+            lock(&self.of.queue).confirmed_at = confirmed.then(Instant::now);
+            for (waiting, answer) in batch.into_iter().zip(answers) {
+                let answer = match (answer.extract_error(), confirmed) {
+                    (Err(error), _) => Err(Failure::of_server(error)),
+                    (Ok(_), false) => Err(Failure::Unconfirmed { written: true }),
+                    (Ok(answer), true) => Ok(answer),
+                };
+                let _ = waiting.answer.send(answer);
+            }
+        }
+        self.is_done = true;
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let mut queue = lock(&self.of.queue);
+            queue.is_sending = false;
+            queue.waiting.clear();
+        }
+    }
+}
+
 impl Confirming {
     /// To the server of the other line.
     pub(super) fn new(other: &Line, options: &Options) -> Arc<Self> {
@@ -63,7 +107,7 @@ impl Confirming {
         let (answer, answered) = oneshot::channel();
         if self.add(Waiting { cmd: cmd.clone(), answer }) {
             // A caller may go away while others wait with it.
-            tokio::spawn(self.clone().run());
+            tokio::spawn(Sending { of: self.clone(), is_done: false }.run());
         }
         let gone = |_| Err(Failure::Sent((redis::ErrorKind::Io, "the call was given up").into()));
         answered.await.unwrap_or_else(gone)
@@ -74,30 +118,6 @@ impl Confirming {
         let mut queue = lock(&self.queue);
         queue.waiting.push(waiting);
         !std::mem::replace(&mut queue.is_sending, true)
-    }
-
-    async fn run(self: Arc<Self>) {
-        while let Some((batch, is_doubtful)) = self.take() {
-            let result = self.send_batch(&batch, is_doubtful).await;
-            let (answers, confirmed) = match result {
-                Ok(answers) => answers,
-                Err(failure) => {
-                    for waiting in batch {
-                        let _ = waiting.answer.send(Err(failure.clone()));
-                    }
-                    continue;
-                }
-            };
-            lock(&self.queue).confirmed_at = confirmed.then(Instant::now);
-            for (waiting, answer) in batch.into_iter().zip(answers) {
-                let answer = match (answer.extract_error(), confirmed) {
-                    (Err(error), _) => Err(Failure::of_server(error)),
-                    (Ok(_), false) => Err(Failure::Unconfirmed { written: true }),
-                    (Ok(answer), true) => Ok(answer),
-                };
-                let _ = waiting.answer.send(answer);
-            }
-        }
     }
 
     fn take(&self) -> Option<(Vec<Waiting>, bool)> {
@@ -181,5 +201,25 @@ impl Failure {
             true => Self::Unsent(error),
             false => Self::Sent(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::redis::line::Place;
+
+    /// Its runtime may end before it has begun.
+    #[tokio::test]
+    async fn a_task_that_ends_early_takes_no_later_command_with_it() {
+        let nobody = redis::Client::open("redis://127.0.0.1:1/").unwrap();
+        let line = Line::new(Place::At(Arc::new(nobody)), ANSWER_SOON);
+        let confirming = Confirming::new(&line, &Options::default());
+        let (answer, answered) = oneshot::channel();
+        assert!(confirming.add(Waiting { cmd: redis::cmd("PING"), answer }));
+        drop(Sending { of: confirming.clone(), is_done: false }.run());
+        assert!(answered.await.is_err(), "it would wait for ever");
+        let sent = confirming.send(&redis::cmd("PING")).await;
+        assert!(matches!(sent, Err(Failure::Unsent(_))), "{sent:?}");
     }
 }

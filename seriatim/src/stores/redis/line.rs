@@ -381,6 +381,10 @@ fn refusal(error: &RedisError) -> Option<Refusal> {
             Server::Moved | Server::Ask | Server::TryAgain => Some(Refusal::Elsewhere),
             Server::ClusterDown => Some(Refusal::NotNow),
             Server::MasterDown | Server::BusyLoading | Server::ReadOnly => Some(Refusal::NoMaster),
+            // Redis 6 says so of the first write of a script, as an error of the script.
+            Server::ResponseError if error.to_string().contains(" -READONLY ") => {
+                Some(Refusal::NoMaster)
+            }
             _ => None,
         },
         Driver::ClusterConnectionNotFound
@@ -393,4 +397,24 @@ fn refusal(error: &RedisError) -> Option<Refusal> {
 /// Whether the server refused a command without executing it.
 pub(super) fn is_refused(error: &RedisError) -> bool {
     refusal(error).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::parse_redis_value;
+
+    use super::is_refused;
+
+    #[test]
+    fn a_replica_refuses_a_script_in_the_words_of_each_version() {
+        let error = |text: &str| {
+            let answer = parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            answer.extract_error().unwrap_err()
+        };
+        let why = "READONLY You can't write against a read only replica.";
+        let in_script = "ERR Error running script (call to f_0): @user_script:1: @user_script: 1: ";
+        assert!(is_refused(&error(&format!("{why} script: 0, on @user_script:1."))));
+        assert!(is_refused(&error(&format!("{in_script}-{why} "))));
+        assert!(!is_refused(&error(&format!("{in_script}Attempt to call a nil value"))));
+    }
 }

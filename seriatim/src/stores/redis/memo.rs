@@ -57,9 +57,10 @@ pub(super) struct Memo {
 pub(super) struct All {
     pub stamp: i64,
     pub read_at: Instant,
-    /// By name. Those whose first shard was away are as this process read them last, if it ever did.
+    /// By name. Those that are away are as this process read them last, if it ever did.
     pub queues: Arc<[Arc<Known>]>,
-    /// The names and numbers of those whose first shard was away. They are read again with each call.
+    /// The names and numbers of those whose first shard was away, or has no definition of theirs. They are read again with each
+    /// call.
     pub away: Vec<(Arc<str>, u32)>,
 }
 

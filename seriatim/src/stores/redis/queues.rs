@@ -216,7 +216,7 @@ impl Redis {
                 }
             }
         };
-        // Those were away when the others were read.
+        // Those could not be read with the others.
         let (again, left): (Vec<_>, Vec<_>) =
             before.away.iter().cloned().partition(|(name, _)| needs(name));
         if again.is_empty() {
@@ -261,7 +261,7 @@ impl Redis {
         for (one, loaded) in registered.iter().zip(join_all(loads).await) {
             // A name may be registered before its queue is defined.
             queues.extend(match loaded {
-                Err(error) if self.is_of_one_server(&error) => {
+                Err(error) if self.spares_others(&error) => {
                     let last = self.memo.get(&one.0).filter(|known| known.number == one.1);
                     missing = missing.or(last.is_none().then_some(error));
                     away.push(one.clone());
@@ -283,7 +283,12 @@ impl Redis {
         if let Some(known) = self.memo.by_number(number) {
             return Ok(Some(known));
         }
-        Ok(self.all_queues().await?.iter().find(|known| known.number == number).cloned())
+        let (all, missing) = self.known_queues().await?;
+        match all.queues.iter().find(|known| known.number == number) {
+            Some(known) => Ok(Some(known.clone())),
+            // It may be one of those that could not be read.
+            None => missing.map_or(Ok(None), Err),
+        }
     }
 
     async fn declare_as(&self, request: Declare, declared: Declared) -> Result<()> {

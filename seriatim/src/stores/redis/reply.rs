@@ -89,6 +89,11 @@ impl Fields {
         match value {
             Value::Array(list) => Ok(Self(list.into_iter())),
             Value::Nil => Ok(Self(Vec::new().into_iter())),
+            // By RESP3, which a URL may ask for (`protocol=resp3`).
+            Value::Map(pairs) => {
+                let parts = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+                Ok(Self(parts.collect::<Vec<_>>().into_iter()))
+            }
             _ => Err(corrupt()),
         }
     }

@@ -428,6 +428,36 @@ async fn a_server_that_can_only_be_read_is_read() {
     assert_eq!(numbers(&store).await.claimed, 0);
 }
 
+/// Redis 7 gives a new user no channels. Wake-ups are hints: who publishes none must still hear what was written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not_publish_pushes_and_claims() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    server.send(&["ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~*", "+@all"]).unwrap();
+    let (url, prefix) = (server.url().replace("://", "://app:secret@"), new_prefix());
+    let (store, first, second) =
+        (open_at(&url, &prefix).await, open_at(&url, &prefix).await, open_at(&url, &prefix).await);
+    declare(&store, Queue::fifo("q")).await;
+    // These are to be woken, one by the push and one by the claim.
+    assert!(claim(&first, 1).await.is_empty());
+    assert!(claim(&second, 1).await.is_empty());
+    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    assert_eq!(claim(&store, 1).await.len(), 1);
+    let after = numbers(&store).await;
+    assert_eq!((after.jobs, after.claimed), (2, 1));
+}
+
+/// By it, answers have other shapes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_works_by_the_newer_protocol() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    let store = open_at(&format!("{}?protocol=resp3", server.url()), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    let turns = claim(&store, 1).await;
+    assert!(done(&store, &turns).await[0].is_ok());
+    assert_eq!((numbers(&store).await.processed, store.nodes().await.unwrap().len()), (1, 1));
+}
+
 /// Lua limits the arguments of a call and the size of a table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_batches_go_through() {

@@ -105,12 +105,29 @@ local function take_lane(member, id, record)
   return not T.is_full
 end
 
--- Claims the first lanes, at most so many. Answers whether it has claimed all that were ready.
 local BATCH = 1000
+
+-- Entries of `arrivals` that mean nothing any more, as those of deleted lanes, are removed here. There may be a million: a claim
+-- that has passed this many leaves the others to the next, which its caller is told to make at once.
+T.passed, T.PASSED_MAX = 0, 10000
+
+-- Passes the first ones, together: where few lanes are wanted, a round for each would take too long.
+function T.pass_some()
+  local of_lanes, passed = {}, 0
+  for i, entry in ipairs(call('LRANGE', K.arrivals, 0, BATCH - 1)) do of_lanes[i] = string.sub(entry, 8) end
+  for _, record in ipairs(fields(K.lanes, of_lanes)) do
+    if record and is_arrival(record) then break end
+    passed = passed + 1
+  end
+  if passed > 0 then call('LTRIM', K.arrivals, passed, -1) end
+  T.passed = T.passed + passed
+end
+
+-- Claims the first lanes, at most so many. Answers whether it has claimed all that were ready.
 local function take_lanes(most)
 local all, is_drained = T.taken + most, false
-while T.taken < all and not is_drained and not T.is_full and not T.is_spent() do
-  local wanted = math.min(all - T.taken, BATCH)
+while T.taken < all and not is_drained and not T.is_full and not T.is_spent() and T.passed <= T.PASSED_MAX do
+  local wanted, before = math.min(all - T.taken, BATCH), T.taken
   local members, lane_ids, sub = candidates(wanted), {}, string.sub
   if not members[1] then return crashed_left > 0 end
   for i = 1, #members do lane_ids[i] = sub(members[i], -7) end
@@ -124,8 +141,10 @@ while T.taken < all and not is_drained and not T.is_full and not T.is_spent() do
     if not record and not arrives then dangling, gone[#gone + 1] = dangling + 1, members[i] end
     if waits and not take_lane(members[i], lane_ids[i], record) then break end
     if arrives then popped = popped + 1 end
+    if arrives and not waits then T.passed = T.passed + 1 end
   end
   if popped > 0 then call('LTRIM', K.arrivals, popped, -1) end
+  if popped > 0 and T.taken == before and not T.is_full then T.pass_some() end
   is_drained = popped == #members and popped < wanted and crashed_left > 0
   if gone[1] and #gone == #members and not members.merged then
     -- No other members are between the first and the last: one command removes all.
@@ -157,7 +176,8 @@ T.store()
 bell.rings = false
 commit()
 local next_due = false
-if S.shared then next_due = (crashed_stay or is_full and T.is_any_ready()) and NOW
+if T.passed > T.PASSED_MAX then next_due = NOW
+elseif S.shared then next_due = (crashed_stay or is_full and T.is_any_ready()) and NOW
 elseif not is_drained and T.is_ready() then next_due = NOW end
 -- A caller that asks for no lanes claims from here next, or has enough from other shards.
 if T.taken < lanes_max or lanes_max == 0 and not next_due then bell.sleep()

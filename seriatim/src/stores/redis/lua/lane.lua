@@ -80,15 +80,23 @@ do
 
   function bell.stay_awake() return listener and call('ZREM', K.sleepers, listener) == 1 end
 
+  -- Answers who heard it; nothing if the user may not publish: what the script has written is written all the same, and
+  -- must be answered.
+  local function publish(to)
+    local heard = redis.pcall('PUBLISH', to, S.number)
+    return type(heard) == 'number' and heard
+  end
+
   function bell.ring(whom)
-    if whom == 'all' then return call('PUBLISH', channel, S.number) end
+    if whom == 'all' then return publish(channel) end
     if bell.hears and bell.stay_awake() then return end
     local woken = 0
     while woken < WAKES do
       local sleeper = call('ZPOPMAX', K.sleepers)[1]
       if not sleeper then return end
       -- In a cluster, processes listen at any node.
-      local heard = call('PUBLISH', channel .. ':' .. sleeper, S.number)
+      local heard = publish(channel .. ':' .. sleeper)
+      if not heard then return end
       if heard > 0 or KEYS[2] == P .. 'meta' then woken = woken + 1 end
     end
   end

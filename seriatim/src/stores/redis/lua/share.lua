@@ -79,7 +79,8 @@ if S and S.shared then
 
   -- The first group from this number on that has ready lanes.
   local function group_from(from)
-    if from == 0 and (first_arrival(P, true) or call('ZRANGEBYLEX', K.ready, '-', '(\255', 'LIMIT', 0, 1)[1]) then return 0 end
+    local arrives = from == 0 and T.passed <= T.PASSED_MAX and first_arrival(P, true)
+    if from == 0 and (arrives or call('ZRANGEBYLEX', K.ready, '-', '(\255', 'LIMIT', 0, 1)[1]) then return 0 end
     local member = call('ZRANGEBYLEX', K.ready, '[\255' .. bytes_of(from), '+', 'LIMIT', 0, 1)[1]
     return member and (struct.unpack('>I6', member, 2))
   end

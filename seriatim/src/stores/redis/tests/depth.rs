@@ -4,6 +4,7 @@
 use super::*;
 use crate::contract::{Amend, Cancel, Change, GoOn};
 use crate::store::{Due, Fate};
+use crate::{Groups, Share};
 
 const SHALLOW: u32 = 10;
 const DEEP: u32 = 100_000;
@@ -11,6 +12,9 @@ const DEEP: u32 = 100_000;
 const MORE_CALLS: u64 = 40;
 /// The jobs of a turn are read a few dozen at a time, and a turn has at most 10,000.
 const CALLS_OF_A_LARGE_TURN: u64 = 3_000;
+/// What one claim may take to get past entries that mean nothing.
+const CALLS_PAST_DELETED: u64 = 10_000;
+const DELETED: u32 = 20_000;
 
 /// One lane; in `parallel` one of many.
 struct Lane {
@@ -148,4 +152,29 @@ async fn an_operation_on_a_deep_exclusive_lane_takes_no_longer() {
 async fn an_operation_on_a_deep_accumulate_lane_costs_as_much_as_its_turn() {
     let queue = Queue::accumulate("q").merge(Merge::None);
     costs_the_same_at_any_depth(queue, CALLS_OF_A_LARGE_TURN).await;
+}
+
+/// Their entries in `arrivals` stay, and a claim removes them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_after_many_lanes_were_deleted_is_short() {
+    let server = seriatim_testkit::Redis::start().unwrap();
+    let queue = Queue::parallel("q");
+    let share = Groups::each(Share::default().running(1));
+    for queue in [queue.clone(), queue.groups(share)] {
+        let lane = Lane::of(&server.url(), queue, DELETED).await;
+        let (lanes, action) = (LaneSelection::All, LaneAction::Delete);
+        let delete = Act { now: None, queue: "q".into(), lanes, action };
+        while lane.store.act(delete.clone()).await.unwrap().more {}
+        push(&lane.store, vec![new_job(lane.mode, DELETED)]).await;
+        loop {
+            let claim = lane.store.claim(claim_request("q", 1));
+            let (cost, claimed) = lane.counted(claim).await;
+            assert!(cost < CALLS_PAST_DELETED, "{cost} commands");
+            let claimed = claimed.unwrap();
+            if !claimed.turns.is_empty() {
+                break;
+            }
+            assert!(claimed.next_due.is_some(), "the claim is not to go on");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use seriatim_testkit::Redis as Server;
 
+use super::upkeep::rescue;
 use super::*;
 use crate::SharedStore;
 use crate::contract::definition::tests::{
@@ -51,4 +52,37 @@ async fn a_definition_never_reaches_a_queue_of_another_name() {
         store.queues().await.unwrap().into_iter().map(|view| view.queue.mode).collect();
     assert_eq!(modes, [Mode::Fifo, Mode::Exclusive]);
     assert_eq!(tag(&claim(&store, 1).await[0]), 7);
+}
+
+/// As after a failover that lost the last entry of the register: two queues have one number.
+#[tokio::test]
+async fn a_queue_whose_definition_is_another_one_s_stops_no_other() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    let pushed = push(&store, vec![job("a", 1), job("b", 2)]).await;
+    assert_eq!(claim(&store, 1).await.len(), 1);
+    send(&url(), &["HSET", &format!("{prefix}:{{g}}:queues"), "mails", "1"]).await;
+    let other = open(&prefix).await;
+    assert!(other.job(pushed[0].job_id).await.unwrap().is_some());
+    let due = other.due(vec!["q".into(), "mails".into()]).await.unwrap();
+    let of = |name: &str| due.iter().find(|due| &*due.queue == name).unwrap();
+    assert!(of("q").due.is_some() && of("mails").unanswered, "{due:?}");
+    let late = other.now().await.unwrap() + 3 * LEASE;
+    assert_eq!(rescue(&other, late).await.len(), 1);
+}
+
+/// Else a node that lives would be declared dead.
+#[tokio::test]
+async fn a_heartbeat_counts_though_the_queue_of_a_claim_that_it_extends_cannot_be_read() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    push(&store, vec![job("a", 1)]).await;
+    send(&url(), &["HSET", &format!("{prefix}:{{g}}:queues"), "mails", "1"]).await;
+    let other = open(&prefix).await;
+    let lane = crate::model::LaneId { queue: 9, shard: 0, number: 1 };
+    let beats = vec![Beat { lane, token: Token(1), progress: None, extend: Some(LEASE) }];
+    let node = NodeInfo::new("late".into(), LEASE);
+    assert!(other.heartbeat(Heartbeat { now: None, node, beats }).await.is_err());
+    let nodes = other.nodes().await.unwrap();
+    assert!(nodes.iter().any(|node| &*node.info.id.0 == "late"));
 }

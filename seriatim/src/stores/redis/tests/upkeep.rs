@@ -83,3 +83,20 @@ async fn what_is_due_in_one_of_many_queues_is_found() {
     let swept = store.sweep(Sweep { now: Some(late), rows_max: 1_000 }).await.unwrap();
     assert_eq!(swept.expired.len(), 1);
 }
+
+/// Else nothing behind it would ever be swept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_fails_keeps_no_sweep_from_the_others() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, Queue::fifo("a")).await;
+    declare(&store, Queue::fifo("b")).await;
+    let start = store.now().await.unwrap();
+    let expiring = |queue| Job::new(queue, &1).unwrap().key("k").expires_at(start + LEASE);
+    push(&store, vec![expiring("a"), expiring("b")]).await;
+    send(&url(), &["SET", &format!("{prefix}:{{q1:0}}:done"), "no index"]).await;
+    let sweep = Sweep { now: Some(start + 2 * LEASE), rows_max: 100 };
+    assert!(store.sweep(sweep).await.is_err());
+    let stats = store.stats(None).await.unwrap();
+    assert_eq!((&*stats[1].queue, stats[1].jobs), ("b", 0));
+}
