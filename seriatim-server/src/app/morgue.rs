@@ -4,7 +4,8 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::store::{
-    JobOrder, JobQuery, JobState, JobView, Page, Push, Pushed, Selected, Selection, Store,
+    JobOrder, JobQuery, JobState, JobView, Page, Push, PushStatus, Pushed, Selected, Selection,
+    Store,
 };
 use seriatim::{ErrorKind, Job, JobId, Payload, RunAt, Timestamp};
 
@@ -81,10 +82,20 @@ pub(crate) async fn edit(
         return Err(seriatim::Error::new(ErrorKind::Conflict, message).into());
     }
     let dead = dead_job(store, queue, id).await?;
-    let job = edited(&dead, payload, store.now().await?);
+    let job = edited(&dead, payload.clone(), store.now().await?);
     let pushed = store.push(Push { now: None, jobs: vec![job] }).await?;
     let unanswered = || seriatim::Error::new(ErrorKind::Corrupt, "the push had no answer");
     let pushed = pushed.first().copied().ok_or_else(unanswered)?;
+    if pushed.status == PushStatus::Duplicate {
+        let earlier = store.job(pushed.job_id).await?;
+        if earlier.is_some_and(|earlier| earlier.payload != payload) {
+            let message = format!(
+                "an earlier edit of this job pushed job {} with another payload: change that one, or let it run and delete this one",
+                pushed.job_id
+            );
+            return Err(seriatim::Error::new(ErrorKind::Conflict, message).into());
+        }
+    }
     let which = Selection::Jobs(vec![id]);
     store.delete_dead(Selected { now: None, queue: queue.into(), which }).await?;
     Ok(pushed)

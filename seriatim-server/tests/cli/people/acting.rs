@@ -50,6 +50,9 @@ async fn l7_an_edit_that_was_interrupted_is_said_again() {
     house.hand.fail_all("mails", "no such address").await;
     // As far as it came: pushed, and the dead one still there.
     let pushed = house.hand.push(mail("ann").idempotency_key(format!("edit-{id}"))).await;
+    let other = ["morgue", "mails", "edit", &id, "--payload", r#"{"to":"bob"}"#];
+    let refused = house.refused(&other, 1);
+    assert!(refused.contains(&format!("pushed job {pushed} with another payload")), "{refused}");
     let edit = ["morgue", "mails", "edit", &id, "--payload", r#"{"to":"ann"}"#];
     let edited = house.json(&edit);
     assert_eq!(edited["status"], "duplicate");

@@ -432,7 +432,9 @@ async fn a_server_that_can_only_be_read_is_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_not_publish_pushes_and_claims() {
     let server = seriatim_testkit::Redis::start().unwrap();
-    server.send(&["ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~*", "+@all"]).unwrap();
+    server
+        .send(&["ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~*", "+@all"])
+        .unwrap();
     let (url, prefix) = (server.url().replace("://", "://app:secret@"), new_prefix());
     let (store, first, second) =
         (open_at(&url, &prefix).await, open_at(&url, &prefix).await, open_at(&url, &prefix).await);
