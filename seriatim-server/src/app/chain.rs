@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 /// The hash before the first line of all.
 const BEGINNING: [u8; 32] = [0; 32];
-/// Longest line that is looked for at the end of a file, in bytes.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Bytes at the end of a file in which its last line is looked for first. A command's arguments may be longer.
+const LAST_BYTES: u64 = 64 << 10;
 /// The field at the end of a line.
 const FIELD: &str = ",\"prev\":\"";
 
@@ -56,15 +56,23 @@ impl Chain {
 
     /// The hash of the last line. One that was torn when its writer was killed is ended first.
     fn read_last(&mut self, length: u64) -> io::Result<blake3::Hash> {
-        self.file.seek(SeekFrom::Start(length.saturating_sub(LINE_BYTES_MAX)))?;
-        let mut end = Vec::new();
-        self.file.read_to_end(&mut end)?;
-        match end.strip_suffix(b"\n") {
-            Some(rest) => end.truncate(rest.len()),
-            None => self.file.write_all(b"\n")?,
+        let (mut end, mut bytes) = (Vec::new(), LAST_BYTES);
+        loop {
+            end.clear();
+            self.file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+            self.file.read_to_end(&mut end)?;
+            let is_torn = end.last() != Some(&b'\n');
+            let line = end.strip_suffix(b"\n").unwrap_or(&end);
+            let begins = line.iter().rposition(|byte| *byte == b'\n').map(|place| place + 1);
+            if begins.is_none() && bytes < length {
+                bytes *= 4;
+                continue;
+            }
+            if is_torn {
+                self.file.write_all(b"\n")?;
+            }
+            return Ok(blake3::hash(line.get(begins.unwrap_or(0)..).unwrap_or_default()));
         }
-        let line = end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-        Ok(blake3::hash(line))
     }
 }
 
@@ -146,6 +154,17 @@ mod tests {
         let mut torn = lines;
         torn[5].truncate(20);
         assert_eq!(breaks_at(&torn), Some(6));
+    }
+
+    #[test]
+    fn a_process_goes_on_behind_a_line_of_any_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        for length in [10, 3 * LAST_BYTES as usize, LAST_BYTES as usize, 10] {
+            let document = format!("{{\"n\":\"{}\"}}", "-".repeat(length));
+            Chain::open(&path).unwrap().append(&document).unwrap();
+        }
+        assert_eq!(breaks_at(&written(&path)), None);
     }
 
     #[test]
