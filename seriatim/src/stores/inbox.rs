@@ -149,8 +149,11 @@ impl Ends {
         Self { done: step.rows.clone(), refused: refused.collect() }
     }
 
-    pub(super) fn of_refused(row: &RefusedRow) -> Self {
-        Self { done: Vec::new(), refused: vec![(row.row, row.why.clone())] }
+    /// Those of carried out deeds, and of a row behind them that the store refuses.
+    pub(super) fn of_refused(ended: &[EndedDeed], row: &RefusedRow) -> Self {
+        let mut ends = Self::of_deeds(ended);
+        ends.refused.push((row.row, row.why.clone()));
+        ends
     }
 
     #[cfg(feature = "postgres")]

@@ -59,7 +59,8 @@ async fn drain(store: &Inner, request: &DrainInbox) -> Result<Drained> {
             // Those before it are pushed; then it is the first.
             Attempt::Refused((_, Some(before))) => rows_max = before as i64,
             Attempt::Refused((row, None)) => {
-                let ends = Ends::of_refused(&row);
+                // What the attempt noted of deeds is undone with it.
+                let ends = Ends::of_refused(&request.ended, &row);
                 transact!(store, Lock::FREE, None, work => end(work, &ends))?;
                 return Ok(Drained { refused: vec![row], more: true, ..Drained::default() });
             }
