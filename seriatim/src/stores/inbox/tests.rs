@@ -175,6 +175,7 @@ pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nob
         ("(queue, @key, action) VALUES ('q', 'k', 'erase')", "action: must be push, cancel or"),
         ("(action) VALUES ('cancel')", "job_id: is missing"),
         ("(action, job_id) VALUES ('cancel', 'x')", "job_id: a job id is a UUID"),
+        ("(action, job_id, node) VALUES ('reassign', 'x', '')", "node: must not be empty"),
         // These only the store can refuse.
         ("(queue, @key) VALUES ('p', 'k')", "key: "),
         ("(queue) VALUES ('q')", "key: "),
