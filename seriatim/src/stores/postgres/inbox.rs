@@ -83,12 +83,13 @@ impl Postgres {
         rows_max: i64,
     ) -> Result<Attempt> {
         let first = self.run(work, ALONE, &[]).await?;
+        // Also while another session drains: the caller does not tell them again.
+        self.end(work, &Ends::of_deeds(&request.ended)).await?;
         let Some(first) = first.first().filter(|row| matches!(column(row, "alone"), Ok(true)))
         else {
             return Ok(Attempt::Done(Drained::default()));
         };
         let now = Timestamp::from_micros(column(first, "now")?);
-        self.end(work, &Ends::of_deeds(&request.ended)).await?;
         let limits: [&dyn Param; 3] =
             [&rows_max, &(INBOX_BYTES_MAX as i64), &(PAYLOAD_BYTES_MAX as i64)];
         let rows = documents(&self.run(work, TAKE, &limits).await?)?;
