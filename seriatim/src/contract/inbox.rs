@@ -23,7 +23,7 @@ pub trait Inbox: Send + Sync {
     /// - A row whose key is [throttled](crate::Queue::throttle) is refused too, if its queue refuses such pushes.
     /// - Rows with an action are returned, not carried out: the caller carries them out and names them in its next
     ///   call. Rows behind them are not pushed before that.
-    /// - If another caller is draining, nothing happens, and `more` is false.
+    /// - If another caller is draining, only the results in `ended` are noted, and `more` is false; or this call waits.
     /// - With `rows_max` 0 nothing happens; `more` says whether rows wait.
     async fn drain_inbox(&self, request: DrainInbox) -> Result<Drained> {
         let _ = request;

@@ -13,6 +13,9 @@ use crate::model::Result;
 /// Its changes take effect at the commit, and vanish if it is rolled back or dropped. The stores that support it:
 /// with the feature `postgres`, `tokio_postgres::Transaction` at the isolation level READ COMMITTED; with `mysql`,
 /// `mysql_async::Transaction` at any level.
+///
+/// If the future of a push or settle is dropped before it ends, as by a time-out, roll the transaction back: on MySQL,
+/// which needs several statements for it, a part of it may be there.
 #[async_trait]
 pub trait Transaction: Send {
     /// As [`Producer::push`](super::Producer::push); workers see the jobs after the commit.

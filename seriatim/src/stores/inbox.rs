@@ -11,9 +11,9 @@ use serde::Deserialize;
 use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, PushStatus, Pushed, RefusedRow};
 use crate::model::job::refuse_reserved_queue;
 use crate::model::limits::{
-    ATTEMPTS_MAX, INBOX_ROWS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error,
+    ATTEMPTS_MAX, INBOX_ROWS_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error,
 };
-use crate::model::{Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp};
+use crate::model::{Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp, validate_text};
 
 /// A row that waits, as the stores read it. Texts are cut at 1,024 characters, above every limit; a payload over its limit
 /// is left out.
@@ -149,8 +149,11 @@ impl Ends {
         Self { done: step.rows.clone(), refused: refused.collect() }
     }
 
-    pub(super) fn of_refused(row: &RefusedRow) -> Self {
-        Self { done: Vec::new(), refused: vec![(row.row, row.why.clone())] }
+    /// Those of carried out deeds, and of a row behind them that the store refuses.
+    pub(super) fn of_refused(ended: &[EndedDeed], row: &RefusedRow) -> Self {
+        let mut ends = Self::of_deeds(ended);
+        ends.refused.push((row.row, row.why.clone()));
+        ends
     }
 
     #[cfg(feature = "postgres")]
@@ -210,7 +213,13 @@ impl Row {
         match self.action.as_deref() {
             None | Some("push") => self.job().map(Box::new).map(Asked::Push),
             Some("cancel") => self.deed(InboxAsk::Cancel),
-            Some("reassign") => self.deed(InboxAsk::Reassign(self.node.clone())),
+            Some("reassign") => {
+                // As that of a push.
+                if let Some(node) = &self.node {
+                    validate_text("node", node, NAME_BYTES_MAX)?;
+                }
+                self.deed(InboxAsk::Reassign(self.node.clone()))
+            }
             Some(_) => Err(Error::invalid("action", "must be push, cancel or reassign")),
         }
     }

@@ -26,6 +26,7 @@ macro_rules! cases {
             many_bad_rows_are_refused_and_the_latest_are_kept,
             rows_with_odd_numbers_hold_nobody_up,
             n2_e5_deeds_wait_for_their_answer_and_keep_their_place,
+            the_answer_to_a_deed_is_kept_if_the_store_refuses_the_row_behind_it,
             several_callers_push_each_row_once,
             e5_e8_an_engine_runs_what_sql_inserts_and_hears_of_it,
         }
@@ -174,6 +175,7 @@ pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nob
         ("(queue, @key, action) VALUES ('q', 'k', 'erase')", "action: must be push, cancel or"),
         ("(action) VALUES ('cancel')", "job_id: is missing"),
         ("(action, job_id) VALUES ('cancel', 'x')", "job_id: a job id is a UUID"),
+        ("(action, job_id, node) VALUES ('reassign', 'x', '')", "node: must not be empty"),
         // These only the store can refuse.
         ("(queue, @key) VALUES ('p', 'k')", "key: "),
         ("(queue) VALUES ('q')", "key: "),
@@ -313,6 +315,26 @@ pub(in crate::stores) async fn n2_e5_deeds_wait_for_their_answer_and_keep_their_
     let last = store.drain_inbox(request).await.unwrap();
     assert_eq!(last.jobs[0].payload.to_value(), 3);
     assert_eq!(store.inbox().await.unwrap().refused[0].why, "it has ended");
+}
+
+pub(in crate::stores) async fn the_answer_to_a_deed_is_kept_if_the_store_refuses_the_row_behind_it(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let job = Job::new("q", &1).unwrap().key("k");
+    let pushed = store.push(Push { now: None, jobs: vec![job] }).await.unwrap()[0].job_id;
+    let sql = format!(
+        "INSERT INTO @inbox (action, job_id) VALUES ('cancel', '{pushed}'); \
+         INSERT INTO @inbox (queue, payload) VALUES ('q', '2')"
+    );
+    database.run(&sql, true).await;
+    let deed = step(&store).await.deeds.remove(0);
+    let ended = vec![EndedDeed { row: deed.row, refused: None }];
+    let request = DrainInbox { now: None, rows_max: 10, ended };
+    let refused = store.drain_inbox(request).await.unwrap().refused;
+    assert!(refused[0].why.starts_with("key: "), "{refused:?}");
+    assert!(step(&store).await.deeds.is_empty(), "it would be carried out again, in vain");
+    assert_eq!(store.inbox().await.unwrap().refused.len(), 1);
 }
 
 pub(in crate::stores) async fn several_callers_push_each_row_once(database: impl Database) {

@@ -38,10 +38,8 @@ impl Definitions {
     }
 
     pub(super) fn keep(&self, read: &Arc<Known>) {
-        let mut known = lock(&self.0);
-        if known.stamp < read.stamp {
-            *known = read.clone();
-        }
+        // A lower version is that of a replica that took over without the last changes.
+        *lock(&self.0) = read.clone();
     }
 }
 

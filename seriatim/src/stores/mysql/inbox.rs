@@ -21,11 +21,23 @@ use crate::stores::inbox::{self, Attempt, Ends, Row, Step};
 const GATE: &str = "INSERT INTO seriatim_leader (role, node, until) VALUES ('inbox gate', '', 0) \
      ON DUPLICATE KEY UPDATE role = role";
 
+/// How often a step that finds only rows which other transactions have locked looks behind them.
+const LOOKS_MAX: usize = 10;
+
 /// The oldest rows, as one moment shows them.
 #[derive(Default)]
 struct Oldest {
     rows: Vec<i64>,
     queues: BTreeSet<Arc<str>>,
+}
+
+/// What an attempt finds.
+#[derive(Default)]
+struct Found {
+    /// Those of the oldest rows that are gone, or that another transaction has locked to change them.
+    missing: Vec<i64>,
+    /// What the store refuses to push.
+    refused: Option<(Step, Vec<Row>, Timestamp)>,
 }
 
 /// There are none in MySQL.
@@ -53,13 +65,24 @@ impl Inbox for Mysql {
 
 async fn drain(store: &Inner, request: &DrainInbox) -> Result<Drained> {
     let mut rows_max = inbox::rows_max(request.rows_max);
+    let (mut missing, mut looks) = (BTreeSet::new(), 0);
+    let is_nothing = |drained: &Drained| {
+        drained.pushed.is_empty() && drained.refused.is_empty() && drained.deeds.is_empty()
+    };
     loop {
-        match attempt(store, request, rows_max).await? {
+        let known = missing.len();
+        match attempt(store, request, rows_max, &mut missing).await? {
+            Attempt::Done(drained)
+                if is_nothing(&drained) && missing.len() > known && looks < LOOKS_MAX =>
+            {
+                looks += 1;
+            }
             Attempt::Done(drained) => return Ok(drained),
             // Those before it are pushed; then it is the first.
             Attempt::Refused((_, Some(before))) => rows_max = before as i64,
             Attempt::Refused((row, None)) => {
-                let ends = Ends::of_refused(&row);
+                // What the attempt noted of deeds is undone with it.
+                let ends = Ends::of_refused(&request.ended, &row);
                 transact!(store, Lock::FREE, None, work => end(work, &ends))?;
                 return Ok(Drained { refused: vec![row], more: true, ..Drained::default() });
             }
@@ -68,18 +91,25 @@ async fn drain(store: &Inner, request: &DrainInbox) -> Result<Drained> {
 }
 
 /// Which rows are the oldest is read without locks, in one moment: a locking read would pass by a row that is committed
-/// while it runs, and take later ones. The transaction locks these rows, and no others.
-async fn attempt(store: &Inner, request: &DrainInbox, rows_max: i64) -> Result<Attempt> {
-    let oldest = transact!(store, Lock::Look, None, work => oldest(work, rows_max))?;
+/// while it runs, and take later ones. The transaction locks these rows, and no others. `missing`: rows to pass by.
+async fn attempt(
+    store: &Inner,
+    request: &DrainInbox,
+    rows_max: i64,
+    missing: &mut BTreeSet<i64>,
+) -> Result<Attempt> {
+    let passed: Vec<i64> = missing.iter().copied().collect();
+    let oldest = transact!(store, Lock::Look, None, work => oldest(work, rows_max, &passed))?;
     if oldest.rows.is_empty() && request.ended.is_empty() {
         return Ok(Attempt::Done(Drained::default()));
     }
     let lock = Lock::Write(Gates::Named(oldest.queues.clone()));
-    let mut refused = None;
+    let mut found = Found::default();
     let drained = transact!(
-        store, lock.clone(), request.now, work => carry_out(work, request, &oldest, &mut refused, rows_max)
+        store, lock.clone(), request.now, work => carry_out(work, request, &oldest, &mut found, rows_max)
     );
-    match (drained, refused) {
+    missing.extend(found.missing);
+    match (drained, found.refused) {
         (Err(error), Some((step, rows, now))) => {
             inbox::refusal(error, &step, &rows, now).map(Attempt::Refused)
         }
@@ -87,10 +117,14 @@ async fn attempt(store: &Inner, request: &DrainInbox, rows_max: i64) -> Result<A
     }
 }
 
-async fn oldest(work: &mut Work<'_>, rows_max: i64) -> Try<Oldest> {
+async fn oldest(work: &mut Work<'_>, rows_max: i64, passed: &[i64]) -> Try<Oldest> {
+    let but = match passed.is_empty() {
+        true => String::new(),
+        false => format!(" AND id NOT IN ({})", list(passed)),
+    };
     let sql = format!(
         "SELECT id, LEFT(queue, 1024), COALESCE(LENGTH(payload), 0) FROM seriatim_inbox FORCE INDEX (inbox_waiting) \
-         WHERE waits = 1 ORDER BY id LIMIT {rows_max}"
+         WHERE waits = 1{but} ORDER BY id LIMIT {rows_max}"
     );
     let (mut oldest, mut bytes) = (Oldest::default(), 0);
     for row in work.rows(&sql).await? {
@@ -106,37 +140,36 @@ async fn oldest(work: &mut Work<'_>, rows_max: i64) -> Try<Oldest> {
     Ok(oldest)
 }
 
-type Refused = Option<(Step, Vec<Row>, Timestamp)>;
-
-/// Pushes and deletes these rows, but not those that are gone, or that another transaction has locked
-/// to change them.
+/// Pushes and deletes these rows, but not the missing ones.
 async fn carry_out(
     work: &mut Work<'_>,
     request: &DrainInbox,
     oldest: &Oldest,
-    refused: &mut Refused,
+    found: &mut Found,
     rows_max: i64,
 ) -> Try<Drained> {
-    *refused = None;
+    *found = Found::default();
     work.run(GATE).await?;
     end(work, &Ends::of_deeds(&request.ended)).await?;
     let mut rows = read(work, &oldest.rows).await?;
+    let here: BTreeSet<i64> = rows.iter().map(|row| row.id).collect();
+    found.missing = oldest.rows.iter().copied().filter(|row| !here.contains(row)).collect();
     // The queue of a row may have been changed since, and that one is not locked.
     let is_known = |row: &Row| row.queue.as_deref().is_none_or(|name| oldest.queues.contains(name));
     rows.truncate(rows.iter().position(|row| !is_known(row)).unwrap_or(rows.len()));
-    let (mut step, now, found) = (Step::of(&rows, work.now), work.now, rows.len());
+    let (mut step, now, count) = (Step::of(&rows, work.now), work.now, rows.len());
     let mut pushed = Vec::new();
     if !step.jobs.is_empty() {
         match push(work, &step.jobs).await {
             Ok(answer) => pushed = step.refuse_throttled(answer, &rows, now),
             Err(fail) => {
-                *refused = Some((step, rows, now));
+                found.refused = Some((step, rows, now));
                 return Err(fail);
             }
         }
     }
     end(work, &Ends::of_step(&step)).await?;
-    Ok(step.drained(pushed, found, rows_max))
+    Ok(step.drained(pushed, count, rows_max))
 }
 
 async fn read(work: &mut Work<'_>, rows: &[i64]) -> Try<Vec<Row>> {

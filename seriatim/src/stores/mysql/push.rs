@@ -16,7 +16,7 @@ use super::pool::Session;
 use super::sql::{Columns, bytes, text};
 use super::work::Work;
 use crate::contract::batches::refuse_batches;
-use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_push};
+use crate::contract::{Producer, Push, Pushed, Wake, validate_push};
 use crate::model::{Job, JobId, Result, Timestamp};
 use crate::stores::state::push::{repeat_of, throttle_of};
 use crate::stores::state::{IdempotencyKey, Location};
@@ -67,7 +67,8 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
         row.is_some_and(|row| row.queue.throttle.is_some())
     };
     let reserves = work.reserves || jobs.iter().any(is_throttled);
-    let before = recall(work, jobs, &number, reserves).await?;
+    let names = names_of(work, jobs, &number);
+    let before = recall(work, &names, reserves).await?;
     if !reserves && !before.is_empty() {
         return Err(Fail::Known);
     }
@@ -100,11 +101,9 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
         .collect();
     remember(work, &new, reserves).await?;
     if reserves {
-        let refused = jobs.iter().zip(&pushed).filter(|(_, of)| of.status == PushStatus::Throttled);
-        let unused: BTreeSet<IdempotencyKey> = refused
-            .filter_map(|(job, _)| name_of(job, number(job)))
-            .filter(|name| !work.state.idempotency.contains_key(name))
-            .collect();
+        // A refused job leaves its own, and a repeat its key's.
+        let is_unused = |name: &IdempotencyKey| !work.state.idempotency.contains_key(name);
+        let unused: Vec<IdempotencyKey> = names.into_iter().filter(is_unused).collect();
         delete_names(work, unused, " AND job = ''").await?;
     }
     Ok(pushed)
@@ -179,22 +178,30 @@ async fn open(
     work.load_jobs(&lanes, Need::Arrival, false, Bodies::None, &equal).await
 }
 
-/// Reads the jobs of the idempotency keys of a batch, and may reserve those, so that a push of the same ones waits for this
-/// one. Returns the existing ones.
-async fn recall(
-    work: &mut Work<'_>,
+/// The idempotency keys of these jobs, and those under which their keys are throttled.
+fn names_of(
+    work: &Work<'_>,
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
-    reserves: bool,
-) -> Try<BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
-    let name = |job: &Job| name_of(job, number(job));
+) -> BTreeSet<IdempotencyKey> {
     let throttle = |job: &Job| {
         let row = work.state.queue_row(number(job)?)?;
-        row.queue.throttle.map(|_| throttle_of(row.number, job))
+        // A dead job throttles nothing.
+        row.queue.throttle.filter(|_| job.dead_at().is_none())?;
+        Some(throttle_of(row.number, job))
     };
-    let names: BTreeSet<IdempotencyKey> =
-        jobs.iter().flat_map(|job| name(job).into_iter().chain(throttle(job))).collect();
-    let names: Vec<IdempotencyKey> = names.into_iter().collect();
+    let names = |job: &Job| name_of(job, number(job)).into_iter().chain(throttle(job));
+    jobs.iter().flat_map(names).collect()
+}
+
+/// Reads the jobs of these idempotency keys, and may reserve those, so that a push of the same ones waits for this one.
+/// Returns the existing ones.
+async fn recall(
+    work: &mut Work<'_>,
+    names: &BTreeSet<IdempotencyKey>,
+    reserves: bool,
+) -> Try<BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
+    let names: Vec<&IdempotencyKey> = names.iter().collect();
     for names in names.chunks(NAMES_MAX) {
         let rows: Vec<String> =
             names.iter().map(|name| format!("({},'',0)", place(name))).collect();

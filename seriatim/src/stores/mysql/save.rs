@@ -7,7 +7,7 @@ use super::definitions::{CLOSING, Known};
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, DEAD, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, WATCHED, st};
-use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, delete, list, maybe_text, text};
+use super::sql::{CLOCK, LIST_MAX, STATEMENT_BYTES_MAX, bytes, delete, list, maybe_text, text};
 use super::tally::{Figure, Figures};
 use super::work::{UNNUMBERED, Work};
 use crate::contract::Lease;
@@ -546,8 +546,12 @@ impl Work<'_> {
             self.write(&sql).await?;
         }
         self.known = Arc::new(Known { stamp: known.stamp + 1, ..known });
-        let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
-        self.write(sql).await
+        // Not the next number: a replica that took over without this change would give that to another one, and processes
+        // would believe what they know of this one.
+        let sql = format!(
+            "UPDATE seriatim_meta SET definitions = GREATEST(definitions + 1, {CLOCK}) WHERE id = 1"
+        );
+        self.write(&sql).await
     }
 }
 

@@ -54,7 +54,7 @@ impl Postgres {
                 Attempt::Done(drained) => return Ok(drained),
                 // Those before it are pushed; then it is the first.
                 Attempt::Refused((_, Some(before))) => rows_max = before as i64,
-                Attempt::Refused((row, None)) => return self.refuse(row).await,
+                Attempt::Refused((row, None)) => return self.refuse(request, row).await,
             }
         }
     }
@@ -83,12 +83,13 @@ impl Postgres {
         rows_max: i64,
     ) -> Result<Attempt> {
         let first = self.run(work, ALONE, &[]).await?;
+        // Also while another session drains: the caller does not tell them again.
+        self.end(work, &Ends::of_deeds(&request.ended)).await?;
         let Some(first) = first.first().filter(|row| matches!(column(row, "alone"), Ok(true)))
         else {
             return Ok(Attempt::Done(Drained::default()));
         };
         let now = Timestamp::from_micros(column(first, "now")?);
-        self.end(work, &Ends::of_deeds(&request.ended)).await?;
         let limits: [&dyn Param; 3] =
             [&rows_max, &(INBOX_BYTES_MAX as i64), &(PAYLOAD_BYTES_MAX as i64)];
         let rows = documents(&self.run(work, TAKE, &limits).await?)?;
@@ -113,9 +114,9 @@ impl Postgres {
         Ok(Attempt::Done(step.drained(pushed, rows.len(), rows_max)))
     }
 
-    /// Refuses a row because of the state of the store.
-    async fn refuse(&self, row: RefusedRow) -> Result<Drained> {
-        let (done, refused, why) = arrays(&Ends::of_refused(&row));
+    /// Refuses a row because of the state of the store. What the attempt noted of deeds is undone with it.
+    async fn refuse(&self, request: &DrainInbox, row: RefusedRow) -> Result<Drained> {
+        let (done, refused, why) = arrays(&Ends::of_refused(&request.ended, &row));
         let most = INBOX_REFUSED_MAX as i64;
         self.pool.query(END, &[&done, &refused, &why, &most]).await?;
         Ok(Drained { refused: vec![row], more: true, ..Drained::default() })

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt, poll_fn};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::config::Host;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Notification};
 
@@ -16,10 +16,14 @@ use super::convert::column;
 use super::error;
 use super::tls::Tls;
 use crate::lock::lock;
-use crate::model::{Error, ErrorKind, Result};
+use crate::model::{Error, ErrorKind, Result, duration};
+use crate::stores::url::CONNECT_TIMEOUT;
 
 /// How long to wait for the other servers of a URL when one has answered. One of them may be a newer primary.
 const OTHERS_MAX: Duration = Duration::from_millis(500);
+/// How many times `connect_timeout` opening a session may take. For the driver, that is how long each address of a name
+/// may take to accept a connection, and not how long the server then takes to answer.
+const OPENING_MAX: u32 = 3;
 
 const LOOK: &str = "SELECT current_setting('default_transaction_isolation') = 'read committed' AS usual, \
     current_setting('transaction_read_only') = 'off' AS writes, pg_postmaster_start_time()::text AS started, \
@@ -140,6 +144,20 @@ impl Servers {
     }
 
     async fn session(
+        &self,
+        config: &Config,
+        news: Option<Sender<Notification>>,
+    ) -> Result<Session> {
+        let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        let limit = limit.saturating_mul(OPENING_MAX);
+        timeout(limit, self.begin(config, news)).await.unwrap_or_else(|_| {
+            let (server, limit) = (name(config), duration::format(limit));
+            let message = format!("{server} has not answered within {limit} (connect_timeout)");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    async fn begin(
         &self,
         config: &Config,
         news: Option<Sender<Notification>>,

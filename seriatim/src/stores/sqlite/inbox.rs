@@ -67,7 +67,7 @@ impl Tx<'_> {
                 // Those before it are pushed; then it is the first.
                 (_, Some(before)) => most = before,
                 (row, None) => {
-                    self.end_inbox(&Ends::of_refused(&row))?;
+                    self.end_inbox(&Ends::of_refused(&[], &row))?;
                     return Ok(Drained { refused: vec![row], more: true, ..Drained::default() });
                 }
             }

@@ -55,3 +55,27 @@ async fn a_lane_whose_settle_a_failover_lost_is_not_held_for_ever() {
     let engine = engine.run_until(failover);
     tokio::time::timeout(Duration::from_secs(60), engine).await.expect("it runs again").unwrap();
 }
+
+/// A replica that took over without the queue that a process knows, before another one made a queue.
+#[tokio::test]
+async fn no_queue_is_taken_for_one_whose_making_a_failover_lost() {
+    let database = new_database().await;
+    let (one, two) = (open(&database).await, open(&database).await);
+    let mut conn = session(&database).await;
+    let version = "SELECT definitions FROM seriatim_meta";
+    let before: Option<i64> = conn.query_first(version).await.unwrap();
+    let to = |queue: &str| vec![Job::new(queue, &1).unwrap()];
+    // The first makes the queue, the second reads what it knows of it.
+    push(&one, to("lost")).await;
+    push(&one, to("lost")).await;
+    for table in ["queue", "gate", "lane", "delta"] {
+        conn.query_drop(format!("DELETE FROM seriatim_{table}")).await.unwrap();
+    }
+    let back = format!("UPDATE seriatim_meta SET definitions = {}", before.unwrap());
+    conn.query_drop(back).await.unwrap();
+    push(&two, to("other")).await;
+    push(&one, to("lost")).await;
+    let stats = two.stats(None).await.unwrap();
+    let jobs: Vec<_> = stats.iter().map(|queue| (&*queue.queue, queue.jobs)).collect();
+    assert_eq!(jobs, [("lost", 1), ("other", 1)]);
+}

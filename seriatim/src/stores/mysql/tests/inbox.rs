@@ -94,6 +94,25 @@ async fn a_row_that_a_transaction_has_locked_is_passed_by() {
     assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 1);
 }
 
+#[tokio::test]
+async fn locked_rows_are_passed_by_however_few_rows_a_step_takes() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    let (mut user, mut holder) = (session(&database).await, session(&database).await);
+    let into = written("INSERT INTO @inbox (queue, @key, payload) VALUES");
+    user.query_drop(format!("{into} ('q', 'k', '1'), ('q', 'k', '2')")).await.unwrap();
+    let lock = written("START TRANSACTION; SELECT id FROM @inbox WHERE id = 1 FOR UPDATE");
+    holder.query_drop(lock).await.unwrap();
+    let one = DrainInbox { rows_max: 1, ..Default::default() };
+    assert_eq!(store.drain_inbox(one).await.unwrap().jobs[0].payload.to_value(), 2);
+    // The store refuses the second, so the first is pushed alone.
+    user.query_drop(format!("{into} ('q', 'k', '3'), ('q', NULL, '4')")).await.unwrap();
+    assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 3);
+    holder.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn n2_the_views_show_every_job_lane_and_node_as_the_store_does() {
     sql_views::the_views_show_every_job_lane_and_node_as_the_store_does(Own(new_database().await))

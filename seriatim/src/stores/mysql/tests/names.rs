@@ -62,6 +62,26 @@ async fn an_expired_name_that_an_open_transaction_pushes_again_holds_up_no_sweep
     assert_eq!((second[0].status, second[0].job_id), (PushStatus::Duplicate, first[0].job_id));
 }
 
+#[tokio::test]
+async fn a_repeat_whose_key_is_not_throttled_any_more_leaves_no_name() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q").throttle(Duration::from_secs(1))).await;
+    let start = store.now().await.unwrap();
+    let once = |at| Push { now: Some(at), jobs: vec![job("k", 1).idempotency_key("once")] };
+    store.push(once(start)).await.unwrap();
+    let turns = claim(&store, "q", 1).await.turns;
+    assert!(done(&store, &turns).await[0].is_ok());
+    // The job and what throttled its key are gone.
+    let later = start + LEASE;
+    store.sweep(Sweep { now: Some(later), rows_max: 9 }).await.unwrap();
+    let again = store.push(once(later)).await.unwrap();
+    assert_eq!(again[0].status, PushStatus::Duplicate);
+    let names = "SELECT name FROM seriatim_idempotency";
+    let left: Vec<String> = session(&database).await.query(names).await.unwrap();
+    assert_eq!(left, ["once"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn new_idempotency_keys_that_several_push_at_once_store_one_job_each() {
     let database = new_database().await;

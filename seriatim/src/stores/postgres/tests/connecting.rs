@@ -82,6 +82,16 @@ async fn a_refusal_is_told_in_the_words_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_server_that_accepts_connections_and_never_answers_is_given_up() {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://me@{}/jobs?connect_timeout=1", port.local_addr().unwrap());
+    let opened = tokio::time::timeout(SOON, Postgres::connect(&url)).await;
+    let error = opened.expect("it does not wait for ever").map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("connect_timeout"), "{error}");
+}
+
+#[tokio::test]
 async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
     let (schema, behind) = (new_schema(), url());
     let (_, port) = behind.rsplit_once(':').unwrap();

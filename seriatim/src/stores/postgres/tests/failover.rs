@@ -145,3 +145,14 @@ async fn a_lane_whose_settle_a_failover_lost_is_not_held_for_ever() {
     let engine = engine.run_until(failover);
     tokio::time::timeout(Duration::from_secs(60), engine).await.expect("it runs again").unwrap();
 }
+
+/// An asynchronous standby may take over before it knows of a user's transaction that was open.
+#[tokio::test]
+async fn a_transaction_of_a_lost_server_keeps_no_wake_up_back() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let (_listener, mut heard) = listener(&schema).await;
+    store.wake.follow(i64::MAX, &Wake::of(["q"]));
+    let notice = tokio::time::timeout(SOON, heard.recv()).await.expect("a wake-up comes");
+    assert_eq!(notice.unwrap().payload(), "q");
+}

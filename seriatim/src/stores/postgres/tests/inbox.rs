@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::*;
-use crate::contract::{DrainInbox, Drained, Inbox, SharedStore};
+use crate::contract::{DrainInbox, Drained, EndedDeed, Inbox, SharedStore};
 use crate::stores::sql_session::Database;
 use crate::stores::{inbox, sql_views};
 
@@ -144,6 +144,24 @@ async fn a_step_that_nobody_waits_for_any_more_ends_on_the_server_too() {
     tokio::time::timeout(SOON, others_may).await.expect("it holds up no other node");
     holder.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(drained(&store).await.jobs[0].payload.to_value(), 2, "nothing of it has happened");
+}
+
+/// It may be that of a step that was given up, until the server has ended it.
+#[tokio::test]
+async fn the_answer_to_a_deed_is_kept_while_another_session_drains() {
+    let schema = Schema(new_schema());
+    let store = open(&schema.0).await;
+    push(&store, vec![job("k", 1)]).await;
+    let cancel = "INSERT INTO @inbox (action, job_id) SELECT 'cancel', job_id FROM @jobs";
+    schema.run(cancel, true).await;
+    let deed = drained(&store).await.deeds.remove(0);
+    let (other, drains) = (session().await, schema.sql("hashtext('inbox @')"));
+    other.batch_execute(&format!("SELECT pg_advisory_lock({drains})")).await.unwrap();
+    let ended = vec![EndedDeed { row: deed.row, refused: None }];
+    let request = DrainInbox { rows_max: 10, ended, ..Default::default() };
+    assert!(!store.drain_inbox(request).await.unwrap().more);
+    other.batch_execute(&format!("SELECT pg_advisory_unlock({drains})")).await.unwrap();
+    assert!(drained(&store).await.deeds.is_empty(), "it would be carried out again, in vain");
 }
 
 #[tokio::test]
