@@ -46,6 +46,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_requeued_job_does_not_expire_even_if_it_died_untried,
         n8_finished_jobs_are_swept_after_their_retention,
         s6_n8_dead_jobs_are_swept_by_age_and_by_number,
+        a_queue_may_keep_any_number_of_dead_jobs,
         a_sweep_has_a_limit_and_says_so,
         a_role_has_one_leader_at_a_time,
         a_command_reaches_its_node,
@@ -697,6 +698,15 @@ async fn s6_n8_dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
     assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[0].job_id], "the oldest over the cap");
     bench.pass(Duration::from_secs(8));
     assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[1].job_id], "and what is too old");
+    assert_eq!(bench.stats().await.dead, 1);
+}
+
+async fn a_queue_may_keep_any_number_of_dead_jobs(mut bench: Bench) {
+    bench.declare(Queue::parallel("q").retain_dead_max(u64::MAX)).await;
+    bench.push(loose("a")).await;
+    let turn = bench.one().await;
+    bury(&mut bench, &turn).await;
+    assert_eq!(sweep(&mut bench, 100).await.dead, []);
     assert_eq!(bench.stats().await.dead, 1);
 }
 
