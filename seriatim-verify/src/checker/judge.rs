@@ -21,6 +21,7 @@ pub(super) fn judge(history: &History) -> Report {
     fences(&facts, &mut report);
     duplicates(&facts, &mut report);
     limits::exceeded(&facts, &mut report);
+    order::skipped(&facts, &mut report);
     order::inversions(&facts, &mut report);
     if facts.lacks_pushes() {
         without_pushes(&mut report);

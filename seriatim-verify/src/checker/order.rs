@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use seriatim::store::{JobState, PushStatus};
-use seriatim::{JobId, Merge, Mode, store::Fate};
+use seriatim::{
+    JobId, Merge, Mode,
+    store::{Fate, Token},
+};
 
 use super::facts::{Entity, Facts, Pushed, Turn};
 use super::report::{Judgement, Report};
@@ -315,5 +318,43 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             "{missing} pushes are not over, and the history has no final list of what is still there"
         );
         report.verdicts.entry(Judgement::Loss).or_default().not_judged = Some(why);
+    }
+}
+
+/// What was handed over under a token.
+#[derive(Default)]
+struct HandedOver<'f> {
+    jobs: HashSet<JobId>,
+    tags: HashSet<&'f str>,
+}
+
+/// Judges whether jobs that were settled as done had been handed over: otherwise nobody worked on them. Not every program
+/// records what it starts, so only turns are judged of which something was.
+pub(super) fn skipped(facts: &Facts<'_>, report: &mut Report) {
+    if report.torn_lines > 0 {
+        return;
+    }
+    let mut turns: HashMap<(&Entity, Token), HandedOver<'_>> = HashMap::new();
+    for turn in &facts.turns {
+        let handed = turns.entry((&turn.entity, turn.token)).or_default();
+        handed.jobs.extend(turn.jobs.iter().map(|job| job.job_id));
+        handed.tags.extend(turn.jobs.iter().map(|job| job.tag.as_str()));
+    }
+    let tags = tags(facts);
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        let Some(handed) = turns.get(&(&settled.entity, settled.token)) else { continue };
+        for job in settled.fates.iter().filter(|job| job.fate == Fate::Done) {
+            // It may have merged into an equal one.
+            let may_be_in = tags.get(&job.job_id).is_none_or(|tag| handed.tags.contains(tag));
+            if !may_be_in && !handed.jobs.contains(&job.job_id) {
+                report.violate(Judgement::Loss, || {
+                    let (entity, token) = (&settled.entity, settled.token);
+                    format!(
+                        "{entity:?}: job {} is done under token {token} and was not handed over",
+                        job.job_id
+                    )
+                });
+            }
+        }
     }
 }
