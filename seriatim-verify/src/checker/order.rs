@@ -328,8 +328,8 @@ struct HandedOver<'f> {
     tags: HashSet<&'f str>,
 }
 
-/// Judges whether jobs that were settled as done had been handed over: otherwise nobody worked on them. Not every program
-/// records what it starts, so only turns are judged of which something was.
+/// Judges whether jobs that were settled as done had been handed over: otherwise nobody worked on them. Only turns are
+/// judged of which something was, as not every program records what it starts.
 pub(super) fn skipped(facts: &Facts<'_>, report: &mut Report) {
     if report.torn_lines > 0 {
         return;
