@@ -526,6 +526,9 @@ impl Work {
         if job.may_have_batch() {
             self.row.head.flags |= flag::BATCH;
         }
+        if job.aliases.is_some() {
+            self.row.head.flags |= flag::ALIASES;
+        }
     }
 
     /// Removes the job from the slot, with the retry state that the lane's row held for it.
