@@ -1,6 +1,6 @@
 //! The history, sorted by kind of event.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -87,7 +87,8 @@ pub(super) struct Facts<'h> {
     /// How each queue throttles its keys, as its recorders knew it.
     pub throttles: HashMap<&'h str, Vec<Throttle>>,
     pub pushes: Vec<Pushed>,
-    pub unknown: HashSet<(Entity, String)>,
+    /// Pushes whose answer was lost, by entity and tag: when each was sent first.
+    pub unknown: HashMap<(Entity, String), i64>,
     pub turns: Vec<Turn<'h>>,
     pub settles: Vec<Settled<'h>>,
     pub maybes: Vec<Maybe<'h>>,
@@ -142,7 +143,7 @@ impl Facts<'_> {
     pub(super) fn unpushed_queues(&self) -> BTreeSet<&str> {
         let of_pushes = self.pushes.iter().map(|push| &push.entity);
         let pushed: BTreeSet<&str> = of_pushes
-            .chain(self.unknown.iter().map(|(entity, _)| entity))
+            .chain(self.unknown.keys().map(|(entity, _)| entity))
             .map(|(queue, _)| queue.as_str())
             .collect();
         let turns = self.turns.iter().map(|turn| turn.entity.0.as_str());
@@ -276,7 +277,8 @@ fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {
         }
         (PushResult::Unknown, ..) => {
             report.unknown += 1;
-            facts.unknown.insert((entity, tag.clone()));
+            let first = facts.unknown.entry((entity, tag.clone())).or_insert(*sent_at);
+            *first = (*first).min(*sent_at);
         }
         _ => {}
     }

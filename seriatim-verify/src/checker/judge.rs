@@ -21,6 +21,7 @@ pub(super) fn judge(history: &History) -> Report {
     fences(&facts, &mut report);
     duplicates(&facts, &mut report);
     limits::exceeded(&facts, &mut report);
+    order::skipped(&facts, &mut report);
     order::inversions(&facts, &mut report);
     if facts.lacks_pushes() {
         without_pushes(&mut report);
@@ -131,10 +132,10 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     let stored = facts.pushes.iter().filter(|push| !push.is_throttled());
     let mut known: HashSet<(&Entity, &str)> =
         stored.map(|push| (&push.entity, push.tag.as_str())).collect();
-    known.extend(facts.unknown.iter().map(|(entity, tag)| (entity, tag.as_str())));
+    known.extend(facts.unknown.keys().map(|(entity, tag)| (entity, tag.as_str())));
     // A job without a key whose push was not answered: its lane is unknown.
     let loose: HashSet<(&str, &str)> =
-        facts.unknown.iter().map(|((queue, _), tag)| (queue.as_str(), tag.as_str())).collect();
+        facts.unknown.keys().map(|((queue, _), tag)| (queue.as_str(), tag.as_str())).collect();
     let unpushed = facts.unpushed_queues();
     for turn in facts.turns.iter().filter(|turn| !unpushed.contains(turn.entity.0.as_str())) {
         for job in &turn.jobs {

@@ -6,6 +6,7 @@
 //! 1. no two handlers with *current* tokens of one key overlap, and no token is held twice;
 //! 2. within a key no acknowledged push is overtaken by a later one, except where the mode allows it;
 //! 3. every acknowledged push is done, dead, cancelled, expired, or still stored; or its key was throttled by another one;
+//!    and what is done was handed over;
 //! 4. nothing is delivered that was not pushed;
 //! 5. nothing is delivered more often than failures, crashes, snoozes and releases explain;
 //! 6. every accepted settle had the newest token;

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use seriatim::store::{JobState, PushStatus};
-use seriatim::{JobId, Merge, Mode, store::Fate};
+use seriatim::{
+    JobId, Merge, Mode,
+    store::{Fate, Token},
+};
 
-use super::facts::{Entity, Facts, Turn};
+use super::facts::{Entity, Facts, Pushed, Turn};
 use super::report::{Judgement, Report};
 
 /// (score, arrival).
@@ -227,6 +230,20 @@ fn tags<'f>(facts: &'f Facts<'_>) -> HashMap<JobId, &'f str> {
     tags
 }
 
+/// When a push was sent from which on its job must be accounted for. `None`: the first push with its idempotency key is
+/// judged instead, unless the answer to that was lost.
+fn first_sent_at(facts: &Facts<'_>, push: &Pushed) -> Option<i64> {
+    if push.status != PushStatus::Duplicate {
+        return Some(push.sent_at);
+    }
+    let mut entity = push.entity.clone();
+    if !entity.1.starts_with("key ") {
+        // Which job a lost answer named is unknown.
+        entity.1 = "job".to_owned();
+    }
+    facts.unknown.get(&(entity, push.tag.clone())).copied()
+}
+
 /// Judges whether every acknowledged push is accounted for.
 pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     let mut over: HashSet<JobId> = HashSet::new();
@@ -262,17 +279,16 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     let mut missing = 0;
     // Throttled ones are judged elsewhere.
     for push in facts.pushes.iter().filter(|push| !push.is_throttled()) {
+        let Some(sent_at) = first_sent_at(facts, push) else { continue };
         // An equal payload claimed after this push was sent includes it.
         let taken_along =
-            ended.get(&(&push.entity, push.tag.as_str())).is_some_and(|at| *at >= push.sent_at);
+            ended.get(&(&push.entity, push.tag.as_str())).is_some_and(|at| *at >= sent_at);
         let by_id = match push.status {
             PushStatus::Merged => {
                 over.contains(&push.job_id)
                     && last_claim.get(&push.job_id).is_none_or(|at| *at >= push.sent_at)
             }
-            PushStatus::Queued => over.contains(&push.job_id),
-            // The fate of the first push applies.
-            PushStatus::Duplicate | PushStatus::Throttled => true,
+            _ => over.contains(&push.job_id),
         };
         let is_removed = facts.removed.contains_key(&push.job_id);
         // Only equal payloads merge: another job's fate does not account for this one.
@@ -302,5 +318,43 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             "{missing} pushes are not over, and the history has no final list of what is still there"
         );
         report.verdicts.entry(Judgement::Loss).or_default().not_judged = Some(why);
+    }
+}
+
+/// What was handed over under a token.
+#[derive(Default)]
+struct HandedOver<'f> {
+    jobs: HashSet<JobId>,
+    tags: HashSet<&'f str>,
+}
+
+/// Judges whether jobs that were settled as done had been handed over: otherwise nobody worked on them. Only turns are
+/// judged of which something was, as not every program records what it starts.
+pub(super) fn skipped(facts: &Facts<'_>, report: &mut Report) {
+    if report.torn_lines > 0 {
+        return;
+    }
+    let mut turns: HashMap<(&Entity, Token), HandedOver<'_>> = HashMap::new();
+    for turn in &facts.turns {
+        let handed = turns.entry((&turn.entity, turn.token)).or_default();
+        handed.jobs.extend(turn.jobs.iter().map(|job| job.job_id));
+        handed.tags.extend(turn.jobs.iter().map(|job| job.tag.as_str()));
+    }
+    let tags = tags(facts);
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        let Some(handed) = turns.get(&(&settled.entity, settled.token)) else { continue };
+        for job in settled.fates.iter().filter(|job| job.fate == Fate::Done) {
+            // It may have merged into an equal one.
+            let may_be_in = tags.get(&job.job_id).is_none_or(|tag| handed.tags.contains(tag));
+            if !may_be_in && !handed.jobs.contains(&job.job_id) {
+                report.violate(Judgement::Loss, || {
+                    let (entity, token) = (&settled.entity, settled.token);
+                    format!(
+                        "{entity:?}: job {} is done under token {token} and was not handed over",
+                        job.job_id
+                    )
+                });
+            }
+        }
     }
 }

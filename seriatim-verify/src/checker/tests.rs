@@ -347,6 +347,51 @@ fn what_merged_into_a_kept_job_that_was_done_before_or_holds_something_else_is_l
 }
 
 #[test]
+fn a_repeat_is_judged_if_the_answer_to_the_first_push_was_lost() {
+    let lost = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"unknown","job_id":null,"status":null}"#;
+    let repeat = r#"{"type":"push","sent_at":3,"at":4,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"duplicate"}"#;
+    let stored = r#"{"type":"final","job_id":"018bcfe5-6800-7000-8001-000000000001","state":"queued"}"#;
+    let losses = |events: &[&str]| {
+        let history = format!("{}\n{{\"type\":\"final_end\"}}", events.join("\n"));
+        [history.clone(), history.replace("\"key\":\"k\"", "\"key\":null")]
+            .map(|history| check(&read(&history).unwrap()).violations(Judgement::Loss))
+    };
+    assert_eq!(losses(&[lost, repeat]), [1, 1]);
+    assert_eq!(losses(&[lost, repeat, stored]), [0, 0]);
+    assert_eq!(losses(&[repeat]), [0, 0], "nobody knows when its job was pushed");
+}
+
+#[test]
+fn a_job_that_is_done_and_was_not_handed_over_is_lost() {
+    let id = |n: u32| format!(r#""job_id":"018bcfe5-6800-7000-8001-00000000000{n}""#);
+    let push = |n: u32, tag: &str| {
+        format!(
+            r#"{{"type":"push","sent_at":{n},"at":{n},"queue":"q","key":"k","score":1.0,"tag":"{tag}","result":"acknowledged",{},"status":"queued"}}"#,
+            id(n)
+        )
+    };
+    let about = r#""queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4"#;
+    let start = format!(
+        r#"{{"type":"start","at":5,"actor":"a",{about},"jobs":[{{{},"score":1.0,"tag":"t"}}]}}"#,
+        id(1)
+    );
+    let settle = format!(
+        r#"{{"type":"settle","sent_at":8,"at":9,{about},"accepted":true,"fates":[{{{},"fate":"done"}},{{{},"fate":"done"}}],"cause":"done"}}"#,
+        id(1),
+        id(2)
+    );
+    let losses = |tag: &str, start: &str| {
+        let (first, second) = (push(1, "t"), push(2, tag));
+        let end = r#"{"type":"final_end"}"#;
+        let history = [&*first, &second, start, &settle, end].join("\n");
+        check(&read(&history).unwrap()).violations(Judgement::Loss)
+    };
+    assert_eq!(losses("u", &start), 1);
+    assert_eq!(losses("t", &start), 0, "it had merged into the other");
+    assert_eq!(losses("u", ""), 0, "not every program records what it starts");
+}
+
+#[test]
 fn a_refused_or_unanswered_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeover() {
     let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
     let turn = |token: i64, accepted: bool| {

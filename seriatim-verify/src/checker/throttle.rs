@@ -28,7 +28,7 @@ fn without_cause(facts: &Facts<'_>, report: &mut Report) {
     for push in facts.pushes.iter().filter(|push| push.is_taken()) {
         taken.entry((&push.entity, push.job_id)).or_default().push(push.at);
     }
-    let unknown: HashSet<&Entity> = facts.unknown.iter().map(|(entity, _)| entity).collect();
+    let unknown: HashSet<&Entity> = facts.unknown.keys().map(|(entity, _)| entity).collect();
     for push in facts.pushes.iter().filter(|push| push.is_throttled()) {
         let by = taken.get(&(&push.entity, push.job_id));
         let is_explained = longest(facts, push).is_some_and(|longest| {

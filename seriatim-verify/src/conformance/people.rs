@@ -14,6 +14,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_requeued_job_belongs_to_no_earlier_claim,
         l4_a_requeued_payload_merges_with_one_that_waits,
         a_requeued_payload_merges_if_its_queue_merged_none_when_it_was_pushed,
+        requeued_payloads_stay_apart_if_their_queue_merges_none_by_now,
+        requeued_jobs_of_a_key_are_handed_over_if_their_queue_is_parallel_by_now,
         a_requeue_onto_a_claimed_lane_counts_as_an_arrival,
         requeue_and_bury_of_one_key_lose_nothing,
         dead_jobs_are_chosen_by_id_and_by_key,
@@ -44,6 +46,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_requeued_job_does_not_expire_even_if_it_died_untried,
         n8_finished_jobs_are_swept_after_their_retention,
         s6_n8_dead_jobs_are_swept_by_age_and_by_number,
+        a_queue_may_keep_any_number_of_dead_jobs,
         a_sweep_has_a_limit_and_says_so,
         a_role_has_one_leader_at_a_time,
         a_command_reaches_its_node,
@@ -131,6 +134,43 @@ async fn a_requeued_payload_merges_if_its_queue_merged_none_when_it_was_pushed(m
             bench.done(turn).await;
         }
     }
+}
+
+async fn requeued_payloads_stay_apart_if_their_queue_merges_none_by_now(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    for _ in 0..3 {
+        bench.push(job("a")).await;
+        let turn = bench.one().await;
+        bury(&mut bench, &turn).await;
+    }
+    bench.declare(Queue::accumulate("q").merge(Merge::None)).await;
+    assert_eq!(bench.requeue_all().await, 3);
+    let turn = bench.one().await;
+    assert_eq!(tags(&turn), ["a"; 3]);
+    bench.done(&turn).await;
+}
+
+async fn requeued_jobs_of_a_key_are_handed_over_if_their_queue_is_parallel_by_now(
+    mut bench: Bench,
+) {
+    bench.queue(Mode::Fifo).await;
+    for tag in ["a", "b"] {
+        bench.push(job(tag)).await;
+        let turn = bench.one().await;
+        bury(&mut bench, &turn).await;
+    }
+    bench.queue(Mode::Parallel).await;
+    assert_eq!(bench.requeue_all().await, 2);
+    let mut handed = Vec::new();
+    for _ in 0..2 {
+        for turn in bench.claim(1).await {
+            handed.extend(tags(&turn));
+            bench.done(&turn).await;
+        }
+    }
+    assert_eq!(handed, ["a", "b"]);
+    let stats = bench.stats().await;
+    assert_eq!((stats.lanes, stats.jobs, stats.processed), (0, 0, 2));
 }
 
 async fn a_requeue_onto_a_claimed_lane_counts_as_an_arrival(mut bench: Bench) {
@@ -658,6 +698,15 @@ async fn s6_n8_dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
     assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[0].job_id], "the oldest over the cap");
     bench.pass(Duration::from_secs(8));
     assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[1].job_id], "and what is too old");
+    assert_eq!(bench.stats().await.dead, 1);
+}
+
+async fn a_queue_may_keep_any_number_of_dead_jobs(mut bench: Bench) {
+    bench.declare(Queue::parallel("q").retain_dead_max(u64::MAX)).await;
+    bench.push(loose("a")).await;
+    let turn = bench.one().await;
+    bury(&mut bench, &turn).await;
+    assert_eq!(sweep(&mut bench, 100).await.dead, []);
     assert_eq!(bench.stats().await.dead, 1);
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::contract::{JobOrder, JobQuery, JobView, Page, rows_of_page};
-use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, SCAN_BYTES_MAX};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, SCAN_BYTES_MAX};
 use crate::model::{Cursor, JobId, Result, Timestamp};
 use crate::stores::handover::Handover;
 
@@ -92,6 +92,8 @@ fn start(store: &impl JobRows, query: &JobQuery) -> Option<String> {
 /// A page of jobs: see [`Views::jobs`](crate::store::Views::jobs).
 pub(super) async fn page(store: &impl JobRows, mut query: JobQuery) -> Result<Page<JobView>> {
     query.check()?;
+    // No payload is longer than that, and not every store can compare with any number.
+    query.payload_bytes_max = query.payload_bytes_max.filter(|most| *most < PAYLOAD_BYTES_MAX);
     if let (None, Some((at, job))) = (&query.after, query.behind) {
         query.after = Some(store.cursor(Some(job), ended(at.as_micros()), None));
     }

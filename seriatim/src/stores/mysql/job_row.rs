@@ -290,7 +290,7 @@ impl JobRow {
     fn order(&self, queue: &Queue) -> Vec<u8> {
         let entry = &self.entry;
         match (queue.mode, entry.digest) {
-            (Mode::Accumulate, Some(digest)) => digest.to_vec(),
+            (_, Some(digest)) if queue.merges() => digest.to_vec(),
             (Mode::Exclusive, _) if self.later => later_order(entry.run_at),
             (Mode::Exclusive, _) => {
                 let mut order = vec![0];

@@ -4,7 +4,6 @@
 //! whose row must say which jobs are taken, or that has a lease of its own, is written (`light.rs` has the others).
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +25,7 @@ use crate::model::limits::{
 use crate::model::{LaneId, Mode, NodeId, Payload, Result, Timestamp, Token, Turn, TurnJob};
 use crate::stores::options::ReadOptions;
 use crate::stores::room::Room;
+use crate::stores::route::first_class;
 use crate::stores::state::rank::score_rank;
 
 /// If a lane has more items than this, the turn is chosen before payloads are read.
@@ -302,7 +302,7 @@ impl Tx<'_> {
         if self.is_shared_out(&queue)? {
             return self.claim_in_rounds(&queue, request);
         }
-        let classes = self.classes(queue.number, 0..=i64::MAX, request)?;
+        let classes = self.classes(queue.number, 0, request)?;
         let lanes = self.best_lanes(queue.number, request, &classes)?;
         let mut taken = Vec::with_capacity(lanes.len());
         let mut room = Room::of(request);
@@ -366,21 +366,16 @@ impl Tx<'_> {
         self.first(sql, [queue], |row| row.get(0))
     }
 
-    /// The classes of ready lanes that the caller may take, among these.
-    pub(super) fn classes(
-        &mut self,
-        queue: u32,
-        among: RangeInclusive<i64>,
-        request: &Claim,
-    ) -> Result<Vec<i64>> {
-        let sql = "SELECT class FROM ready WHERE q = ?1 AND class > ?2 AND class <= ?3 ORDER BY class LIMIT 1";
+    /// The classes of ready lanes of a group that the caller may take. It does not look at those of others: they may be
+    /// many.
+    pub(super) fn classes(&mut self, queue: u32, group: u64, request: &Claim) -> Result<Vec<i64>> {
+        let first = first_class(group) as i64;
+        let bounds = self.bounds(request)?.into_iter();
         let mut classes = Vec::new();
-        let (mut last, end) = (among.start() - 1, *among.end());
-        while let Some(class) = self.first(sql, params![queue, last, end], |row| row.get(0))? {
-            if self.may_take(class / 2, request)? {
+        for class in bounds.flat_map(|bound| [first + bound * 2, first + bound * 2 + 1]) {
+            if self.any_ready(queue, &[class])? {
                 classes.push(class);
             }
-            last = class;
         }
         Ok(classes)
     }

@@ -120,9 +120,7 @@ impl Tx<'_> {
     fn best_priority(&mut self, queue: u32, claim: &Claim) -> Result<Option<i64>> {
         let sql = "SELECT prio FROM ready WHERE q = ?1 AND class = ?2 ORDER BY prio LIMIT 1";
         let mut best = None;
-        for class in
-            self.classes(queue, 0..=i64::MAX, claim)?.into_iter().filter(|class| class % 2 == 0)
-        {
+        for class in self.classes(queue, 0, claim)?.into_iter().filter(|class| class % 2 == 0) {
             let first: Option<i64> =
                 self.first(sql, rusqlite::params![queue, class], |row| row.get(0))?;
             best = best.into_iter().chain(first).min();

@@ -228,13 +228,14 @@ impl Tx<'_> {
     /// lane is due.
     fn seat_first(&mut self, work: &mut Work) -> Result<Option<i64>> {
         match work.queue.queue.mode {
-            Mode::Parallel | Mode::Accumulate => Ok(None),
-            Mode::Fifo if work.row.slot.is_none() => {
+            // In `parallel`, a lane has more if dead jobs came back that have a key: their queue was a keyed one.
+            Mode::Fifo | Mode::Parallel if work.row.slot.is_none() => {
                 if work.row.head.items > 0 {
                     self.take_first(work)?;
                 }
                 Ok(None)
             }
+            Mode::Parallel | Mode::Accumulate => Ok(None),
             Mode::Fifo => {
                 if work.row.head.items > 0
                     && let Some(first) = self.first_item(work, work.row.head.open)?
@@ -524,6 +525,9 @@ impl Work {
         }
         if job.may_have_batch() {
             self.row.head.flags |= flag::BATCH;
+        }
+        if job.aliases.is_some() {
+            self.row.head.flags |= flag::ALIASES;
         }
     }
 

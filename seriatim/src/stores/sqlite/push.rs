@@ -440,7 +440,6 @@ impl Tx<'_> {
             let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
             self.execute(sql, params![other.seq, survivor.seq])?;
         }
-        work.row.head.flags |= flag::ALIASES;
         if other.payload.is_none() {
             self.delete_body(other.seq)?;
         }

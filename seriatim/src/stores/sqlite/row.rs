@@ -138,7 +138,7 @@ impl Job {
             order
         };
         match (queue.mode, self.digest) {
-            (Mode::Accumulate, Some(digest)) => digest.to_vec(),
+            (_, Some(digest)) if queue.merges() => digest.to_vec(),
             (Mode::Exclusive, _) if self.gen_ == LATER => two(self.run_at, self.seq),
             (Mode::Exclusive, _) => {
                 let mut order = two(self.prio, self.run_at);

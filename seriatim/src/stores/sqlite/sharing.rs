@@ -11,7 +11,7 @@ use crate::contract::{Claim, Claimed, Settled};
 use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::{Result, Settlement, Share, Timestamp, Usage};
 use crate::stores::room::Room;
-use crate::stores::route::{first_class, group_of_class, last_class};
+use crate::stores::route::{first_class, group_of_class};
 use crate::stores::sharing::{Ready, Round, Shared, Shares, share_out};
 
 /// In the table `share`, the row of a whole queue.
@@ -62,8 +62,7 @@ impl Look<'_, '_> {
     /// The classes of a group that the caller may take.
     fn classes(&mut self, group: u64, most: usize) -> Result<()> {
         if !self.groups.contains_key(&group) {
-            let among = first_class(group) as i64..=last_class(group) as i64;
-            let numbers = self.tx.classes(self.queue.number, among, self.request)?;
+            let numbers = self.tx.classes(self.queue.number, group, self.request)?;
             let class =
                 |number| Class { number, lanes: VecDeque::new(), last: FIRST, is_all: false, most };
             self.groups.insert(group, numbers.into_iter().map(class).collect());

@@ -77,7 +77,8 @@ impl Tx<'_> {
             self.rows("SELECT number, dead FROM queue", [], |r| Ok((r.get(0)?, r.get(1)?)))?;
         for (number, dead) in numbers.into_iter().filter(|(_, dead)| *dead > 0) {
             let Some(queue) = self.queue_number(number)? else { continue };
-            let over = dead.saturating_sub(queue.queue.retain_dead_max as i64).max(0);
+            let most = i64::try_from(queue.queue.retain_dead_max).unwrap_or(i64::MAX);
+            let over = dead.saturating_sub(most).max(0);
             let old = self.now.saturating_sub(micros(queue.queue.retain_dead));
             let sql =
                 "SELECT seq, created, at FROM ended WHERE q = ?1 AND dead = 1 ORDER BY at, seq";

@@ -8,8 +8,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 use super::fault::translate;
 use super::flush::{Boot, TOKENS_RESERVED};
 use super::row::Sql;
-use crate::contract::Wake;
 use crate::contract::errors::no_queue;
+use crate::contract::{Claim, Wake};
 use crate::model::limits::{PROMOTE_JOBS_MAX, QUEUES_MAX};
 use crate::model::{BatchCounts, Error, ErrorKind, JobOptions, Queue, Result, Timestamp};
 use crate::stores::options::{ReadOptions, WriteOptions};
@@ -54,6 +54,8 @@ pub(super) struct Definitions {
     queues: BTreeMap<u32, QueueRow>,
     names: HashMap<Arc<str>, u32>,
     routes: BTreeMap<i64, Route>,
+    /// The number of each route.
+    numbers: HashMap<Route, i64>,
 }
 
 impl Definitions {
@@ -69,8 +71,10 @@ impl Definitions {
             self.insert(row?);
         }
         let sql = "SELECT number, node, grp FROM route";
-        let routes = all(c, sql, [], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
-        self.routes = routes.into_iter().collect();
+        let read = |row: &Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)));
+        for (number, route) in all(c, sql, [], read)? {
+            self.insert_route(number, route);
+        }
         self.version = Some(version);
         Ok(())
     }
@@ -78,6 +82,11 @@ impl Definitions {
     fn insert(&mut self, row: QueueRow) {
         self.names.insert(row.name.clone(), row.number);
         self.queues.insert(row.number, row);
+    }
+
+    fn insert_route(&mut self, number: i64, route: Route) {
+        self.numbers.insert(route.clone(), number);
+        self.routes.insert(number, route);
     }
 }
 
@@ -442,17 +451,28 @@ impl<'c> Tx<'c> {
         if node.is_none() && group.is_none() {
             return Ok(0);
         }
-        let routes = &self.definitions()?.routes;
-        let wanted = |route: &Route| route.0.as_deref() == node && route.1.as_deref() == group;
-        if let Some((number, _)) = routes.iter().find(|(_, route)| wanted(route)) {
+        let route: Route = (node.map(Arc::from), group.map(Arc::from));
+        let definitions = self.definitions()?;
+        if let Some(number) = definitions.numbers.get(&route) {
             return Ok(*number);
         }
-        let number = routes.keys().next_back().copied().unwrap_or_default() + 1;
+        let number = definitions.routes.keys().next_back().copied().unwrap_or_default() + 1;
         let sql = "INSERT INTO route (number, node, grp) VALUES (?1, ?2, ?3)";
         self.execute(sql, params![number, node, group])?;
-        let route = (node.map(Arc::from), group.map(Arc::from));
-        self.redefine()?.routes.insert(number, route);
+        self.redefine()?.insert_route(number, route);
         Ok(number)
+    }
+
+    /// What the caller of a claim may take: the numbers of its nodes and consumer groups, and 0.
+    pub(super) fn bounds(&mut self, request: &Claim) -> Result<BTreeSet<i64>> {
+        let numbers = &self.definitions()?.numbers;
+        let mut bounds = BTreeSet::from([0]);
+        for node in [None, request.node_name.clone()] {
+            for group in std::iter::once(None).chain(request.groups.iter().cloned().map(Some)) {
+                bounds.extend(numbers.get(&(node.clone(), group)));
+            }
+        }
+        Ok(bounds)
     }
 }
 

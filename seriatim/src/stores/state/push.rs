@@ -367,8 +367,10 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
         };
-        let merge = self.queues[&lane.id.queue].queue.merge;
-        let equal = entry.digest.and_then(|digest| lane.equal(&digest));
+        let definition = &self.queues[&lane.id.queue].queue;
+        let (merge, merges) = (definition.merge, definition.merges());
+        // A dead job has a digest of the time when its queue compared payloads.
+        let equal = entry.digest.filter(|_| merges).and_then(|digest| lane.equal(&digest));
         let Some(other) = equal.and_then(|rank| lane.take(rank)) else {
             self.jobs.insert(entry.id, Location::Lane(number));
             lane.insert(entry);

@@ -5,7 +5,7 @@ use crate::contract::{
     Actions, Beat, Cancel, Cancelled, ClaimSelection, Consumer, Fleet, Heartbeat, JobFilter,
     JobQuery, JobState, LaneQuery, LaneStage, Release, Rescue, Settle, Settled, Sweep,
 };
-use crate::model::{Settlement, Turn};
+use crate::model::{Outcome, Queue, Settlement, Turn, plan};
 
 async fn filled(folder: &tempfile::TempDir, jobs: u32) -> Sqlite {
     let store = Sqlite::open(folder.path().join("jobs.db")).unwrap();
@@ -125,6 +125,33 @@ async fn a_light_claim_that_was_taken_over_settles_nothing() {
     assert_eq!(rescued.len(), 7);
     assert_eq!(done(&store, &turns).await, [false; 7]);
     assert_eq!(done(&store, &rescued).await, [true; 7]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_requeued_job_takes_along_the_ids_that_merged_into_it_when_it_is_done() {
+    use crate::contract::{Declare, Queues, Selected, Selection};
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(&folder, 0).await;
+    let queue = Queue::accumulate("mail");
+    store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
+    let push = || Push { now: None, jobs: vec![job(1).key("k")] };
+    let end = async |turn: &Turn, outcome: Outcome| {
+        let settlement = plan(turn, &queue, &outcome.into(), &|_| Duration::ZERO);
+        assert!(store.settle(Settle::now(vec![settlement])).await.unwrap()[0].is_ok());
+    };
+    store.push(push()).await.unwrap();
+    let turn = claim(&store, 1).await.remove(0);
+    store.push(push()).await.unwrap();
+    end(&turn, Outcome::Retry { error: "it failed".into(), retry_in: None }).await;
+    let turn = claim(&store, 1).await.remove(0);
+    assert_eq!((turn.jobs.len(), number(&folder, "count(*) FROM alias")), (1, 1));
+    end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
+    let dead = Selected { now: None, queue: "mail".into(), which: Selection::All };
+    assert_eq!(store.requeue(dead).await.unwrap().count, 1);
+    let turns = claim(&store, 1).await;
+    assert_eq!(done(&store, &turns).await, [true]);
+    assert_eq!(number(&folder, "(SELECT count(*) FROM alias) + (SELECT count(*) FROM lane)"), 0);
     store.close().await.unwrap();
 }
 

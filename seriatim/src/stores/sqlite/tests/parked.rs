@@ -1,4 +1,4 @@
-//! What keys that wait for a limit of their group cost the others.
+//! What keys that wait for a limit of their group cost the others, and jobs that wait for other nodes.
 
 use super::super::tx::{Definitions, STEPS, Tx};
 use super::reading::in_memory;
@@ -48,4 +48,26 @@ fn keys_that_wait_for_a_limit_cost_the_others_the_same_however_many_they_are_and
     assert!(few.abs_diff(many) < 100, "{few} steps beside few, {many} beside many");
     // Most of it is that turns of groups are counted at all.
     assert!(many < alone + alone / 10, "{alone} steps alone, {many} beside them");
+}
+
+/// Steps in which a job is claimed beside jobs that are bound to so many other nodes.
+fn steps_beside_nodes(nodes: usize) -> u64 {
+    let connection = in_memory();
+    let mut definitions = Definitions::default();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    tx.heartbeat(&Heartbeat { now: None, node, beats: Vec::new() }).unwrap();
+    let job = || Job::new("q", &1).unwrap();
+    let bound = (0..nodes).map(|i| job().node(format!("node {i}")));
+    tx.at(None).push(&bound.chain([job(), job().node("mine")]).collect::<Vec<_>>()).unwrap();
+    let before = STEPS.get();
+    let claim = Claim { node_name: Some("mine".into()), ..claiming("q", LANES) };
+    assert_eq!(tx.claim(&claim).unwrap().turns.len(), 2);
+    STEPS.get() - before
+}
+
+#[test]
+fn jobs_that_are_bound_to_other_nodes_cost_a_claim_nothing_however_many_nodes_these_are() {
+    let [few, many] = [3, 1_000].map(steps_beside_nodes);
+    assert!(few.abs_diff(many) < 100, "{few} steps beside few, {many} beside many");
 }
