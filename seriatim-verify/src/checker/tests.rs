@@ -350,7 +350,8 @@ fn what_merged_into_a_kept_job_that_was_done_before_or_holds_something_else_is_l
 fn a_repeat_is_judged_if_the_answer_to_the_first_push_was_lost() {
     let lost = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"unknown","job_id":null,"status":null}"#;
     let repeat = r#"{"type":"push","sent_at":3,"at":4,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"duplicate"}"#;
-    let stored = r#"{"type":"final","job_id":"018bcfe5-6800-7000-8001-000000000001","state":"queued"}"#;
+    let stored =
+        r#"{"type":"final","job_id":"018bcfe5-6800-7000-8001-000000000001","state":"queued"}"#;
     let losses = |events: &[&str]| {
         let history = format!("{}\n{{\"type\":\"final_end\"}}", events.join("\n"));
         [history.clone(), history.replace("\"key\":\"k\"", "\"key\":null")]

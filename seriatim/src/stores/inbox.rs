@@ -13,7 +13,9 @@ use crate::model::job::refuse_reserved_queue;
 use crate::model::limits::{
     ATTEMPTS_MAX, INBOX_ROWS_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error,
 };
-use crate::model::{Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp, validate_text};
+use crate::model::{
+    Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp, validate_text,
+};
 
 /// A row that waits, as the stores read it. Texts are cut at 1,024 characters, above every limit; a payload over its limit
 /// is left out.

@@ -157,11 +157,7 @@ impl Servers {
         })
     }
 
-    async fn begin(
-        &self,
-        config: &Config,
-        news: Option<Sender<Notification>>,
-    ) -> Result<Session> {
+    async fn begin(&self, config: &Config, news: Option<Sender<Notification>>) -> Result<Session> {
         let (client, connection) =
             config.connect(self.tls.clone()).await.map_err(error::of_driver)?;
         let driver = tokio::spawn(drive(connection, news));
