@@ -37,8 +37,8 @@ pub trait Queues: Send + Sync {
     ///
     /// - While a lane is claimed it is `Conflict`.
     /// - The first call closes the queue. Until the last call, pushes to it, declarations of it and resuming it are
-    ///   `Conflict`, and its lanes are not claimed. So an acknowledged job is deleted if it was pushed before, and
-    ///   kept otherwise.
+    ///   `Conflict` (but [`declare_new`](Self::declare_new) leaves it as it is if it is declared), and its lanes are
+    ///   not claimed. So an acknowledged job is deleted if it was pushed before, and kept otherwise.
     /// - An interrupted deletion leaves the queue closed; the next call continues it.
     /// - Afterwards the name is free. Ids, lanes and tokens of the old queue are not valid for a new queue with the
     ///   same name or number.

@@ -65,3 +65,14 @@ async fn the_shards_of_a_deleted_queue_keep_nothing_but_their_last_numbers() {
     }
     assert_eq!(store.queues().await.unwrap().len(), 0);
 }
+
+/// As on the stores that delete a queue in several steps.
+#[tokio::test]
+async fn a_declared_queue_that_is_being_deleted_is_none_of_the_new_ones() {
+    let store = open(&new_prefix()).await;
+    declare(&store, Queue::parallel("q")).await;
+    store.close_queue("q").await.unwrap();
+    let request = || Declare { now: None, queues: vec![Queue::parallel("q")] };
+    assert_eq!(store.declare(request()).await.unwrap_err().kind(), ErrorKind::Conflict);
+    store.declare_new(request()).await.unwrap();
+}
