@@ -141,7 +141,8 @@ impl Tx<'_> {
         } else if self.job_count(queue)? <= SMALL_JOBS {
             of_small_queue(&slot, &item)
         } else {
-            in_arrival_order(&slot, &item, mode == Some(Mode::Parallel))
+            let in_slots = mode == Some(Mode::Parallel) && !self.has_keys(queue)?;
+            in_arrival_order(&slot, &item, in_slots)
         };
         let sql = format!(
             "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM ({branches})
@@ -150,6 +151,12 @@ impl Tx<'_> {
         let number = after.as_ref().map(|after| after.number);
         let values = params![queue, number, query.key, most as i64 + 1, last];
         self.rows(&sql, values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    }
+
+    /// Whether lanes of the queue have keys: in `parallel` those of jobs that were requeued since its mode changed.
+    fn has_keys(&self, queue: u32) -> Result<bool> {
+        let sql = "SELECT 1 FROM lane INDEXED BY lane_key WHERE q = ?1 AND key IS NOT NULL LIMIT 1";
+        Ok(self.first(sql, [queue], |_| Ok(()))?.is_some())
     }
 
     fn ended_page(

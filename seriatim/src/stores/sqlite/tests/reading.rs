@@ -365,6 +365,26 @@ fn steps_of_small_queues(depth: u32) -> [(Mode, u64); 3] {
     })
 }
 
+/// They come back to a lane that has another number.
+#[test]
+fn jobs_with_a_key_are_listed_in_a_large_queue_that_has_become_parallel() {
+    let connection = in_memory();
+    let mut definitions = Definitions::default();
+    let mut tx = Tx::begin(&connection, &mut definitions).unwrap();
+    tx.at(Some(Timestamp::of_this_machine())).declare(&[queue(Mode::Fifo)], false).unwrap();
+    let dead = |i: u32| {
+        let past = Past { dead_at: Some(Timestamp::of_this_machine()), ..Past::default() };
+        job(Mode::Fifo, "k".to_owned(), i).past(past)
+    };
+    let pushed = tx.push(&[dead(1), dead(2)]).unwrap();
+    tx.declare(&[queue(Mode::Parallel)], false).unwrap();
+    tx.push(&(0..MANY).map(|i| job(Mode::Parallel, String::new(), i)).collect::<Vec<_>>()).unwrap();
+    let ids = [pushed[0].job_id, pushed[1].job_id];
+    assert_eq!(tx.requeue("q", &ids.map(|id| id.seq() as i64)).unwrap(), 2);
+    let page = tx.job_rows(&JobQuery::new("q", JobFilter::Live), 4).unwrap();
+    assert_eq!([page.rows[0].id, page.rows[1].id], ids);
+}
+
 /// The steps of a sweep that ends one job, beside so many that have expired since they were tried.
 fn steps_of_expiry(mode: Mode, tried: u32) -> u64 {
     let connection = in_memory();
