@@ -166,7 +166,7 @@ impl EngineBuilder {
         self
     }
 
-    /// How often the engine looks for expired claims. Default: the heartbeat interval.
+    /// How often the engine looks for expired claims; more than zero. Default: the heartbeat interval.
     pub fn rescue_interval(mut self, interval: Duration) -> Self {
         self.rescue_interval = Some(interval.min(DELAY_MAX));
         self
@@ -392,9 +392,13 @@ impl EngineBuilder {
             return Err(Error::invalid("concurrency", message));
         }
         check_node_name(&settings.node_name)?;
-        if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
-            let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
-            return Err(Error::invalid(field, "must be more than zero"));
+        let intervals = [
+            ("heartbeat", settings.heartbeat),
+            ("poll_interval", settings.poll_interval),
+            ("rescue_interval", settings.rescue_interval),
+        ];
+        if let Some((field, _)) = intervals.iter().find(|(_, interval)| interval.is_zero()) {
+            return Err(Error::invalid(*field, "must be more than zero"));
         }
         self.validate_queues()?;
         self.validate_periodic()?;

@@ -99,6 +99,7 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
     let base = || sleeping(&rig, &log, secs(1));
     assert_eq!(refused(base().heartbeat(secs(5)).lease(secs(14))), "lease");
     assert_eq!(refused(base().concurrency(0)), "concurrency");
+    assert_eq!(refused(base().rescue_interval(Duration::ZERO)), "rescue_interval");
     assert_eq!(refused(base().node_name("remote:w")), "node_name");
     assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async {})), "workers");
 }
