@@ -234,21 +234,31 @@ impl Fetcher {
                     look.suspect = true;
                     look.compare_at = Instant::now() + look.pauses.next();
                 }
-                // What cannot be read stays claimed. It holds up no other claim: no lost call takes effect any more.
-                Some((_, error)) => {
+                Some((queue, error)) => {
                     look.suspect = true;
                     look.compare_at = Instant::now() + PUT_ASIDE_FOR;
-                    let (queue, again_s) = (&*source.name, PUT_ASIDE_FOR.as_secs());
-                    tracing::error!(%error, queue, again_s, "cannot return all lanes that a lost call claimed; tries again");
+                    tell_not_returned(queue, error);
                 }
                 // It stays suspect only if this round did not check it.
                 None => look.suspect &= !compared,
             }
         }
-        let is_of_others = |queue: &str| !core.sources.iter().any(|source| *source.name == *queue);
-        let of_others =
-            failed.iter().find(|(queue, error)| is_of_others(queue) && will_pass(error));
-        if let Some((_, error)) = of_others {
+        self.compare_others_later(&failed);
+    }
+
+    /// After a round that failed for queues that this node does not work on. What it has rescued of them stays claimed
+    /// until then.
+    fn compare_others_later(&mut self, failed: &[(String, Error)]) {
+        let core = self.core.clone();
+        let is_own = |queue: &str| core.sources.iter().any(|source| *source.name == *queue);
+        let (passing, lasting): (Vec<_>, Vec<_>) =
+            failed.iter().filter(|(queue, _)| !is_own(queue)).partition(|(_, e)| will_pass(e));
+        if let Some((queue, error)) = lasting.first() {
+            core.claims_unanswered.store(true, Ordering::Release);
+            self.compare_at = Instant::now() + PUT_ASIDE_FOR;
+            tell_not_returned(queue, error);
+        }
+        if let Some((_, error)) = passing.first() {
             self.compare_later(error);
         }
     }
@@ -611,6 +621,12 @@ impl Fetcher {
         });
         due.min().unwrap_or(interval).clamp(REST_MIN, most)
     }
+}
+
+/// What cannot be read stays claimed. It holds up no other claim: no lost call takes effect any more.
+fn tell_not_returned(queue: &str, error: &Error) {
+    let again_s = PUT_ASIDE_FOR.as_secs();
+    tracing::error!(%error, queue, again_s, "cannot return all lanes that a lost call claimed; tries again");
 }
 
 /// Puts a source aside whose claims fail for a lasting reason, so that it does not delay the others.

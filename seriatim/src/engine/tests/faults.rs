@@ -146,6 +146,36 @@ async fn a_rescue_whose_answer_was_lost_leaves_no_lane_held_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_rescue_of_a_queue_of_others_goes_back_once_it_can_be_read() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("of-others", &7).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "of-others", secs(10)).await.len(), 1);
+    rig.faults.lost_rescues.store(1, Ordering::SeqCst);
+    *rig.faults.incomparable.lock().unwrap() = Some("of-others");
+    let running = Running::start(counting(&rig, &log));
+    pass(secs(60)).await;
+    assert_eq!(rig.state(id).await, Some(JobState::Running));
+    *rig.faults.incomparable.lock().unwrap() = None;
+    pass(secs(60)).await;
+    assert_eq!(rig.state(id).await, Some(JobState::Queued));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_rescued_while_the_queues_cannot_be_read_is_judged_by_what_was_read_last() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("of-others").max_crashes(1)).await;
+    let id = rig.push(Job::new("of-others", &7).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "of-others", secs(40)).await.len(), 1);
+    let running = Running::start(counting(&rig, &log));
+    pass(secs(25)).await;
+    rig.faults.no_queues.store(true, Ordering::SeqCst);
+    pass(secs(35)).await;
+    assert_eq!(rig.state(id).await, Some(JobState::Dead));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_due_lane_that_is_for_another_node_makes_nobody_spin() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &7).unwrap().node("elsewhere")).await;

@@ -96,6 +96,10 @@ pub(super) struct Faults {
     unclaimable: Mutex<Option<(&'static str, usize)>>,
     /// The part of the store with this queue does not answer.
     pub(super) away: Mutex<Option<&'static str>>,
+    /// Which lanes of this queue are claimed cannot be read, for a lasting reason.
+    pub(super) incomparable: Mutex<Option<&'static str>>,
+    /// The queues cannot be read.
+    pub(super) no_queues: AtomicBool,
     /// The part with this queue does not say what is due.
     pub(super) silent: Mutex<Option<&'static str>>,
     /// The turns that were handed out, by lane, and their jobs.
@@ -131,6 +135,13 @@ impl Faults {
     fn check_part(&self, queue: &str) -> Result<()> {
         match *self.away.lock().unwrap() {
             Some(away) if away == queue => lost(),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_compared(&self, queue: &str) -> Result<()> {
+        match *self.incomparable.lock().unwrap() {
+            Some(bad) if bad == queue => Err(Error::new(ErrorKind::Corrupt, "it cannot be read")),
             _ => Ok(()),
         }
     }
@@ -269,6 +280,9 @@ impl Wrapper for Rig {
     ) -> Result<T> {
         self.check()?;
         self.faults.looks.fetch_add(usize::from(name == "job"), Ordering::SeqCst);
+        if name == "queues" && self.faults.no_queues.load(Ordering::SeqCst) {
+            return lost();
+        }
         let fails_after = self.faults.leads_fail_after.load(Ordering::SeqCst);
         if name == "lead" && fails_after > 0 {
             pass(Duration::from_millis(fails_after)).await;
@@ -351,6 +365,7 @@ impl Wrapper for Rig {
         self.check()?;
         let queue = request.queue.as_ref().expect("a part that is away must hold up no other");
         self.faults.check_part(queue)?;
+        self.faults.check_compared(queue)?;
         self.inner.give_up(request).await
     }
 

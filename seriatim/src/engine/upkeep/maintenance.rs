@@ -24,7 +24,8 @@ const WHY: &str = "its process died or lost its lease";
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (swept, defined) = (Instant::now(), Instant::now());
     let (has_left, neighbours) = (false, Neighbours::default());
-    let mut maintenance = Maintenance { core, swept, has_left, defined, neighbours };
+    let queues = Vec::new();
+    let mut maintenance = Maintenance { core, swept, has_left, defined, queues, neighbours };
     // The first check runs immediately: this node may replace a process that was killed.
     if let Err(error) = maintenance.take_over().await {
         maintenance.core.outage.failed("looking for nodes that are gone", &error);
@@ -45,6 +46,8 @@ struct Maintenance {
     /// Whether the last sweep left expired rows.
     has_left: bool,
     defined: Instant,
+    /// The queues as they were read last.
+    queues: Vec<QueueView>,
     neighbours: Neighbours,
 }
 
@@ -71,7 +74,7 @@ impl Maintenance {
         }
         if self.defined.elapsed() >= DEFINITIONS_EVERY {
             self.defined = Instant::now();
-            self.core.read_definitions().await?;
+            self.queues = self.core.read_definitions().await?;
             self.core.split().await?;
             self.take_over().await?;
         }
@@ -90,14 +93,14 @@ impl Maintenance {
         Ok(())
     }
 
-    async fn rescue_all(&self) -> Result<()> {
+    async fn rescue_all(&mut self) -> Result<()> {
         // A store may take over less in one step than it is asked for.
         while self.rescue().await? > 0 {}
         Ok(())
     }
 
     /// Rescues claims whose lease has expired, and settles them as crashes.
-    async fn rescue(&self) -> Result<usize> {
+    async fn rescue(&mut self) -> Result<usize> {
         let core = &self.core;
         if core.phases.is_draining() {
             // This node may be gone before it has settled them.
@@ -129,9 +132,9 @@ impl Maintenance {
         tracing::warn!(lanes = turns.len(), "took over lanes whose holder died or lost its lease");
         let rescued = turns.len();
         core.counters.rescued(rescued);
-        let queues = core.read_definitions().await.unwrap_or_default();
-        let settlements: Vec<Settlement> =
-            turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn), WHY)).collect();
+        read_queues(core, &mut self.queues).await;
+        let crash = |turn: &Turn| crash(turn, &definition(core, &self.queues, turn), WHY);
+        let settlements: Vec<Settlement> = turns.iter().map(crash).collect();
         if let Some(observer) = &core.observer {
             turns.iter().for_each(|turn| observer.rescued(turn));
         }
@@ -175,6 +178,17 @@ impl Maintenance {
                 return Ok(swept.more);
             }
             tokio::time::sleep(SWEEP_REST).await;
+        }
+    }
+}
+
+/// Reads the queues, if possible. The jobs that were taken over must not wait for it: a part of the store that has none of
+/// them may be away.
+async fn read_queues(core: &Core, queues: &mut Vec<QueueView>) {
+    match core.read_definitions().await {
+        Ok(read) => *queues = read,
+        Err(error) => {
+            tracing::warn!(%error, "the queues cannot be read: lanes taken over go by what was read last");
         }
     }
 }
