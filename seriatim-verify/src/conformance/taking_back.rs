@@ -152,6 +152,7 @@ async fn all_claims_of_a_node_are_released_in_steps_and_nobody_else_s(mut bench:
     lanes.sort_unstable();
     released.sort_unstable();
     assert_eq!(released, lanes);
+    assert_eq!(bench.release(ClaimSelection::Node("stranger".into())).await.len(), 0);
     bench.done(&mine).await;
 }
 

@@ -286,6 +286,8 @@ async fn lanes_are_listed_by_their_holder(mut bench: Bench) {
         let one = LaneQuery { key: Some("c".into()), ..one };
         assert_eq!(lane_keys(&bench, one).await.len(), usize::from(held == ["c", "d"]));
     }
+    // What is released has no holder.
+    assert_eq!(bench.release(ClaimSelection::Queue("q".into())).await.len(), 4);
     let stranger = LaneQuery { node: Some("stranger".into()), ..all_lanes(LaneOrder::Age) };
     assert_eq!(lane_keys(&bench, stranger).await, [""; 0]);
 }

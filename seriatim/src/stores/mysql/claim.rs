@@ -13,7 +13,7 @@ use super::error::{Fail, Try};
 use super::fold::count_call;
 use super::gates::Lock;
 use super::going_on::{self, next_turns};
-use super::lane_row::{lane_columns, node_number};
+use super::lane_row::{holder_number, lane_columns};
 use super::load::{Need, nodes};
 use super::pool::Answer;
 use super::promote::promote;
@@ -274,7 +274,7 @@ pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<T
         ClaimSelection::Queue(queue) => format!("q = {}", work.state.queue(queue)?.number),
         ClaimSelection::Node(node) => {
             let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
-            format!("q IN ({queues}) AND node = {}", node_number(&node.0))
+            format!("q IN ({queues}) AND node = {}", holder_number(&node.0))
         }
     };
     let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);

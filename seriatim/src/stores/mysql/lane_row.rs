@@ -46,7 +46,15 @@ pub(super) fn lane_columns() -> String {
 
 /// The number of a node; 0 if it has none.
 pub(super) fn node_number(name: &str) -> String {
-    format!("IFNULL((SELECT n.number FROM seriatim_node n WHERE n.id = {}), 0)", text(name))
+    format!("IFNULL({}, 0)", holder_number(name))
+}
+
+/// The number of this node in lanes that it has claimed. NULL, so that none is found, if the node is unknown: 0 is nobody.
+pub(super) fn holder_number(name: &str) -> String {
+    match name {
+        NOBODY => "0".to_owned(),
+        _ => format!("(SELECT n.number FROM seriatim_node n WHERE n.id = {})", text(name)),
+    }
 }
 
 /// A row of the lane table.

@@ -9,7 +9,7 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::Lock;
 use super::job_pages::behind;
-use super::lane_row::{node_number, st};
+use super::lane_row::{holder_number, st};
 use super::load::Need;
 use super::sql::{Columns, list, text};
 use super::tally::Figure;
@@ -140,7 +140,7 @@ impl Walk {
             range += &format!(" AND l.k = {}", text(key));
         }
         if let Some(node) = &query.node {
-            range += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, node_number(&node.0));
+            range += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, holder_number(&node.0));
         }
         if let Some(end) = query.end()? {
             range += &match order {
