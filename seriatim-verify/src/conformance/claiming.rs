@@ -342,6 +342,11 @@ async fn a_claim_ends_before_the_turn_that_exceeds_its_bytes(mut bench: Bench) {
             for turn in claimed.turns.iter().chain(&third.turns) {
                 bench.end(turn, Outcome::Release).await;
             }
+            let all = bench.claimed(within(&bench, 10, usize::MAX)).await;
+            assert!(all.turns.len() > 2 && !all.cut, "{name}: {all:?}");
+            for turn in &all.turns {
+                bench.end(turn, Outcome::Release).await;
+            }
         }
     }
 }

@@ -725,6 +725,9 @@ async fn a_sweep_has_a_limit_and_says_so(mut bench: Bench) {
     }
     assert_eq!(counts.iter().sum::<usize>(), 5);
     assert!(counts.iter().all(|count| *count <= 2) && counts.len() <= 4);
+    bench.push(loose("x").expires_at(bench.now + WAIT)).await;
+    bench.pass(WAIT);
+    assert_eq!(sweep(&mut bench, usize::MAX).await.expired.len(), 1);
 }
 
 async fn a_role_has_one_leader_at_a_time(mut bench: Bench) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::origin::Origin;
 use super::periodic::PeriodicView;
 use super::trouble::Trouble;
-use crate::model::limits::REPORT_BYTES_MAX;
+use crate::model::limits::{ACTION_ROWS_MAX, REPORT_BYTES_MAX};
 use crate::model::{Error, JobId, LaneId, NodeId, Result, Timestamp, Token, Turn};
 
 /// Heartbeats, rescues of expired claims, leadership, and removing old rows.
@@ -315,8 +315,15 @@ pub enum ClaimSelection {
 pub struct Sweep {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
-    /// Most rows of each kind.
+    /// Most rows of each kind, up to [`ACTION_ROWS_MAX`](crate::limits::ACTION_ROWS_MAX).
     pub rows_max: usize,
+}
+
+impl Sweep {
+    /// Most rows of each kind that it removes.
+    pub(crate) fn most(&self) -> usize {
+        self.rows_max.min(ACTION_ROWS_MAX)
+    }
 }
 
 /// What a sweep removed.

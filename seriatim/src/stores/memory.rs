@@ -241,7 +241,7 @@ impl Fleet for Memory {
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        self.step(request.now, |state, now| Ok(state.sweep(now, request.rows_max)))
+        self.step(request.now, |state, now| Ok(state.sweep(now, request.most())))
     }
 }
 

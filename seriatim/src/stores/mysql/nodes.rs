@@ -65,7 +65,7 @@ impl Fleet for Mysql {
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
             self.inner, Lock::Sweep, request.now, work => super::sweep::sweep(
-                work, request.rows_max, &self.inner.names_to
+                work, request.most(), &self.inner.names_to
             )
         )
     }

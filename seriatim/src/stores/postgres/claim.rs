@@ -47,7 +47,7 @@ impl Consumer for Postgres {
                     &promote_max,
                     &jobs_max,
                     &(TURN_BYTES_MAX as i64),
-                    &request.bytes_max.map(|bytes| bytes as i64),
+                    &request.bytes_max.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
                     &(CLAIM_JOB_BYTES as i32),
                     &request.declared,
                     &(request.ticket as i64),

@@ -24,7 +24,7 @@ use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, NodeInfo, Pulse, Release, Rescue, Sweep, Swept,
 };
 use crate::lock::lock;
-use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
+use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::{NodeId, Result, Timestamp, Turn};
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
@@ -208,7 +208,7 @@ impl Fleet for Redis {
 impl Redis {
     /// What belongs to no queue. Answers whether there is more.
     async fn sweep_store(&self, request: Sweep) -> Result<bool> {
-        let mut left = request.rows_max.min(ACTION_ROWS_MAX);
+        let mut left = request.most();
         loop {
             let some = left.min(STEP_ROWS);
             let mut args = Args::at(request.now);
@@ -253,7 +253,7 @@ impl Redis {
         request: Sweep,
         (swept, names): (&mut Swept, &mut usize),
     ) -> Result<()> {
-        let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
+        let rows_max = request.most();
         loop {
             let mut args = Args::at(request.now);
             let counts = |swept: &Swept, names: usize| {

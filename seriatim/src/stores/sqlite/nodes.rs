@@ -43,7 +43,7 @@ impl Fleet for Sqlite {
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        self.change(move |tx| tx.at(request.now).sweep(request.rows_max)).await
+        self.change(move |tx| tx.at(request.now).sweep(request.most())).await
     }
 }
 
