@@ -11,7 +11,8 @@ use serde::Deserialize;
 use crate::contract::{Drained, EndedDeed, InboxAsk, InboxDeed, PushStatus, Pushed, RefusedRow};
 use crate::model::job::refuse_reserved_queue;
 use crate::model::limits::{
-    ATTEMPTS_MAX, INBOX_ROWS_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, cut_error,
+    ATTEMPTS_MAX, INBOX_BYTES_MAX, INBOX_ROWS_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX,
+    cut_error,
 };
 use crate::model::{
     Error, ErrorKind, Job, JobId, Payload, Result, RunAt, Timestamp, validate_text,
@@ -117,12 +118,19 @@ impl Step {
     }
 
     /// The answer of the store. `found`: the rows of which it is a step. `rows_max`: most of them.
-    pub(super) fn drained(self, pushed: Vec<Pushed>, found: usize, rows_max: i64) -> Drained {
+    pub(super) fn drained(self, pushed: Vec<Pushed>, found: &[Row], rows_max: i64) -> Drained {
         let Self { jobs, rows, refused, deeds } = self;
-        let is_part = !deeds.is_empty() || rows.len() + refused.len() < found;
-        let more = is_part || found as i64 >= rows_max;
+        let is_part = !deeds.is_empty() || rows.len() + refused.len() < found.len();
+        let more = is_part || found.len() as i64 >= rows_max || may_be_cut(found);
         Drained { jobs, pushed, refused, deeds, more }
     }
+}
+
+/// Whether a row may have been left for the next step because of its bytes.
+fn may_be_cut(found: &[Row]) -> bool {
+    let payload_max = PAYLOAD_BYTES_MAX as i64;
+    let bytes: i64 = found.iter().filter_map(|row| row.bytes).map(|n| n.min(payload_max)).sum();
+    bytes + payload_max > INBOX_BYTES_MAX as i64
 }
 
 /// Rows to be deleted, and those to be marked, each with its reason.

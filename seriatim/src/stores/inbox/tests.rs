@@ -21,6 +21,7 @@ macro_rules! cases {
             a_row_becomes_a_job_with_all_that_it_says,
             what_is_rolled_back_leaves_nothing,
             rows_are_pushed_in_their_order_and_in_parts,
+            a_step_that_ends_at_its_bytes_says_that_there_is_more,
             bad_rows_are_refused_with_the_reason_and_hold_nobody_up,
             rows_of_throttled_keys_are_refused_with_the_time_if_their_queue_says_so,
             many_bad_rows_are_refused_and_the_latest_are_kept,
@@ -155,6 +156,20 @@ pub(in crate::stores) async fn rows_are_pushed_in_their_order_and_in_parts(
         }
     }
     assert_eq!(payloads, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+pub(in crate::stores) async fn a_step_that_ends_at_its_bytes_says_that_there_is_more(
+    database: impl Database,
+) {
+    let store = open(&database).await;
+    let long = "x".repeat(4_000_000);
+    for _ in 0..6 {
+        let sql = format!("INSERT INTO @inbox (queue, payload) VALUES ('p', '\"{long}\"')");
+        database.run(&sql, true).await;
+    }
+    let first = step(&store).await;
+    assert!((4..6).contains(&first.pushed.len()) && first.more, "{}", first.pushed.len());
+    assert_eq!(drain(&store).await.0.len(), 6 - first.pushed.len());
 }
 
 pub(in crate::stores) async fn bad_rows_are_refused_with_the_reason_and_hold_nobody_up(

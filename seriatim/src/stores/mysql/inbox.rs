@@ -157,7 +157,7 @@ async fn carry_out(
     // The queue of a row may have been changed since, and that one is not locked.
     let is_known = |row: &Row| row.queue.as_deref().is_none_or(|name| oldest.queues.contains(name));
     rows.truncate(rows.iter().position(|row| !is_known(row)).unwrap_or(rows.len()));
-    let (mut step, now, count) = (Step::of(&rows, work.now), work.now, rows.len());
+    let (mut step, now) = (Step::of(&rows, work.now), work.now);
     let mut pushed = Vec::new();
     if !step.jobs.is_empty() {
         match push(work, &step.jobs).await {
@@ -169,7 +169,7 @@ async fn carry_out(
         }
     }
     end(work, &Ends::of_step(&step)).await?;
-    Ok(step.drained(pushed, count, rows_max))
+    Ok(step.drained(pushed, &rows, rows_max))
 }
 
 async fn read(work: &mut Work<'_>, rows: &[i64]) -> Try<Vec<Row>> {

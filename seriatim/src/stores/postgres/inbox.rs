@@ -111,7 +111,7 @@ impl Postgres {
             }
         }
         self.end(work, &Ends::of_step(&step)).await?;
-        Ok(Attempt::Done(step.drained(pushed, rows.len(), rows_max)))
+        Ok(Attempt::Done(step.drained(pushed, &rows, rows_max)))
     }
 
     /// Refuses a row because of the state of the store. What the attempt noted of deeds is undone with it.

@@ -59,7 +59,7 @@ impl Tx<'_> {
                 Ok(pushed) => {
                     let pushed = step.refuse_throttled(pushed, &rows, now);
                     self.end_inbox(&Ends::of_step(&step))?;
-                    return Ok(step.drained(pushed, rows.len(), rows_max));
+                    return Ok(step.drained(pushed, &rows, rows_max));
                 }
                 Err(error) => inbox::refusal(error, &step, &rows, now)?,
             };
