@@ -134,7 +134,7 @@ impl Fleet for Redis {
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        let (what, name, places) = self.places_of(&request.claims).await?;
+        let ((what, name, places), mut failed) = self.places_of(&request.claims).await?;
         let made_by = request.made_by.unwrap_or(Timestamp::MAX);
         let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
         for (queue, shard) in places {
@@ -144,7 +144,13 @@ impl Fleet for Redis {
                 args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
                 args.text(what).text(&name).text(&from);
                 let key = self.key(shard, "");
-                let mut answer = self.link.call_durably(&RELEASE, &key, &args).await?;
+                let mut answer = match self.link.call_durably(&RELEASE, &key, &args).await {
+                    Err(error) if self.spares_others(&error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                    answer => answer?,
+                };
                 let taken = answer.list()?.turns(shard, &queue)?;
                 from = answer.text()?.to_string();
                 // A second step in a queue could release what the first one has.
@@ -155,7 +161,11 @@ impl Fleet for Redis {
                 }
             }
         }
-        Ok(turns)
+        match failed {
+            // The caller must get what is released, and learns at its next call that this was not all.
+            Some(error) if turns.is_empty() => Err(error),
+            _ => Ok(turns),
+        }
     }
 
     async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {

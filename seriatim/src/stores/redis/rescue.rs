@@ -14,7 +14,7 @@ use super::memo::Known;
 use super::reply::{Fields, Shard};
 use crate::contract::errors::node_gone;
 use crate::contract::{ClaimSelection, Rescue};
-use crate::model::{Result, Timestamp};
+use crate::model::{Error, Result, Timestamp};
 
 /// Last heartbeats by node; `-` for a forgotten node.
 pub(super) type Beats = BTreeMap<String, String>;
@@ -25,12 +25,16 @@ const LEADS_FOR: Duration = Duration::from_secs(25);
 const ATTEMPTS: usize = 3;
 
 impl Redis {
-    /// The arguments of `release.lua` that select these claims, and the shards where they may be, with their queues.
-    pub(super) async fn places_of(&self, claims: &ClaimSelection) -> Result<Places> {
+    /// The arguments of `release.lua` that select these claims, and the shards where they may be, with their queues. And why
+    /// some queues are missing, if so.
+    pub(super) async fn places_of(
+        &self,
+        claims: &ClaimSelection,
+    ) -> Result<(Places, Option<Error>)> {
         let all = |known: &Arc<Known>| -> Vec<(Arc<str>, Shard)> {
             known.shards().map(|shard| (known.name.clone(), shard)).collect()
         };
-        Ok(match claims {
+        let places = match claims {
             ClaimSelection::Key { queue, key } => {
                 ("key", key.clone(), all(&self.current(queue).await?))
             }
@@ -43,10 +47,12 @@ impl Redis {
                 ("queue", String::new(), all(&self.current(queue).await?))
             }
             ClaimSelection::Node(node) => {
-                let queues = self.all_queues().await?;
-                ("node", node.0.to_string(), queues.iter().flat_map(all).collect())
+                let (known, missing) = self.known_queues().await?;
+                let places = known.queues.iter().flat_map(all).collect();
+                return Ok((("node", node.0.to_string(), places), missing));
             }
-        })
+        };
+        Ok((places, None))
     }
 
     /// Declares silent nodes dead; the caller may be among them. `None`: another node looks at the shards, or none may

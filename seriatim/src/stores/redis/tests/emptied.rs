@@ -71,6 +71,22 @@ async fn a_queue_whose_definition_is_another_one_s_stops_no_other() {
     assert_eq!(rescue(&other, late).await.len(), 1);
 }
 
+#[tokio::test]
+async fn claims_of_a_node_are_released_though_another_queue_cannot_be_read() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    push(&store, vec![job("a", 1)]).await;
+    assert_eq!(claim(&store, 1).await.len(), 1);
+    send(&url(), &["HSET", &format!("{prefix}:{{g}}:queues"), "mails", "1"]).await;
+    let other = open(&prefix).await;
+    let release = || {
+        let claims = ClaimSelection::Node("n".into());
+        other.release(Release { now: None, claims, made_by: None, lanes_max: 10 })
+    };
+    assert_eq!(release().await.unwrap().len(), 1);
+    assert_eq!(release().await.unwrap_err().kind(), ErrorKind::Corrupt, "it was not all");
+}
+
 /// Else a node that lives would be declared dead.
 #[tokio::test]
 async fn a_heartbeat_counts_though_the_queue_of_a_claim_that_it_extends_cannot_be_read() {
