@@ -14,7 +14,7 @@ use crate::contract::{
     CancelNotice, ClaimSelection, Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release,
     Rescue, Sweep, Swept,
 };
-use crate::model::limits::{ACTION_ROWS_MAX, BATCH_KEPT, CLAIM_LANES_MAX};
+use crate::model::limits::{BATCH_KEPT, CLAIM_LANES_MAX};
 use crate::model::{Error, ErrorKind, NodeId, Result, Token, Turn};
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
@@ -128,7 +128,7 @@ impl Fleet for Postgres {
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         let now = request.now.map(micros);
-        let rows_max = count(request.rows_max, ACTION_ROWS_MAX);
+        let rows_max = request.most() as i32;
         let shown = micros_of(DEAD_NODE_SHOWN);
         let kept = micros_of(BATCH_KEPT);
         let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown, &kept]).await?;
