@@ -126,7 +126,7 @@ export class RemoteWorker {
     this.#wake();
   }
 
-  /** A refused token may be known in a moment: tried again until the lease would end, even if heartbeats extend it. */
+  /** A refused token may be known in a moment: tried again until this lease would end. */
   async #settleOne(lane, outcome) {
     let until;
     for (let attempt = 0; ; attempt++) {
@@ -153,8 +153,9 @@ export class RemoteWorker {
     for (const [lane, { outcome }] of outcomes) {
       // Without what it refused, which may be long.
       const place = refusal.field ? `${refusal.field}: ` : "";
-      const why = refusal.detail || refusal.document.title;
-      await this.#settle([[lane, retry(`the server refused the outcome \`${outcome}\`: ${place}${why}`)]], retryFor, true);
+      const why = `${place}${refusal.detail || refusal.document.title}`;
+      const refused = `the server refused the outcome \`${outcome}\`: ${why}`;
+      await this.#settle([[lane, retry(refused)]], retryFor, true);
     }
   }
 

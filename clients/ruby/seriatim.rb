@@ -444,7 +444,7 @@ module Seriatim
       wake
     end
 
-    # A refused token may be known in a moment: tried again until the lease would end, even if heartbeats extend it.
+    # A refused token may be known in a moment: tried again until this lease would end.
     def settle_one(lane, outcome)
       attempt, ends_at = 0, nil
       begin
@@ -467,8 +467,8 @@ module Seriatim
 
       outcomes.each do |lane, outcome|
         # Without what it refused, which may be long.
-        why = refusal.detail || refusal.document["title"]
-        refused = "the server refused the outcome `#{outcome[:outcome]}`: #{refusal.field && "#{refusal.field}: "}#{why}"
+        why = [refusal.field, refusal.detail || refusal.document["title"]].compact.join(": ")
+        refused = "the server refused the outcome `#{outcome[:outcome]}`: #{why}"
         settle({ lane => Seriatim.retry(refused) }, retry_for, is_refusal: true)
       end
     end

@@ -195,7 +195,7 @@ class RemoteWorker:
         self._mail.put(None)
 
     def _settle_one(self, lane: Lane, outcome: Outcome) -> None:
-        """A refused token may be known in a moment: tried again until the lease would end, even if heartbeats extend it."""
+        """A refused token may be known in a moment: tried again until this lease would end."""
         until, attempt = 0.0, 0
         while True:
             try:

@@ -53,8 +53,8 @@ impl Told {
 pub(super) struct Silent(Mutex<BTreeMap<String, String>>);
 
 impl Silent {
-    /// It is silent about a call, or (`None`) has sent a message about it, or the call is over. `tell` gets what is now to
-    /// be said of the process.
+    /// It is silent about a call, or (`None`) has sent a message about it, or the call is over. `tell` gets what is
+    /// now to be said of the process.
     pub(super) fn set(&self, batch: &str, what: Option<&str>, tell: impl FnOnce(Option<&str>)) {
         let mut calls = lock(&self.0);
         match what {

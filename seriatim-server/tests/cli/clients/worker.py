@@ -174,7 +174,7 @@ class Odd:
 
 
 class Away:
-    """A server that is away when its lanes end, and is back for the last words of the worker: it takes one at a time."""
+    """A server that is away when its lanes end, and back for the last words of the worker: it takes one at a time."""
 
     def __init__(self, count):
         fields = {"token": 1, "secret": "s", "key": "k", "crashes": 0, "jobs": [{"job_id": "a"}]}
