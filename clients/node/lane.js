@@ -73,6 +73,8 @@ export class Lane {
 
   static isLost = (lane) => lane.#lost;
 
+  static until = (lane) => lane.#until;
+
   /** A claim that only may be lost goes back: if nobody cancelled the jobs, they run again. */
   static ended = (lane, outcome) =>
     lane.#doubted && outcome.outcome === "cancel" ? release(outcome.done ?? 0) : outcome;

@@ -1,6 +1,7 @@
 // A worker that claims lanes over HTTP (docs/http.md, "Remote workers").
 
 import { hostname } from "node:os";
+import { setTimeout as rest } from "node:timers/promises";
 import { inspect } from "node:util";
 import { mayRepeat, pauseAfter, Problem, withDefaults } from "./client.js";
 import { Lane, NOBODY, outcomeOf, release, retry } from "./lane.js";
@@ -125,29 +126,56 @@ export class RemoteWorker {
     this.#wake();
   }
 
+  /** A refused token may be known in a moment: tried again until this lease would end. */
   async #settleOne(lane, outcome) {
-    try {
-      await this.#settle([[lane, outcome]], Infinity);
-    } catch (error) {
-      if (!(error instanceof Problem && error.status === 400)) throw error;
-      // Without what it refused, which may be long.
-      const place = error.field ? `${error.field}: ` : "";
-      const refused = `the server refused the outcome \`${outcome.outcome}\`: ${place}${error.detail}`;
-      await this.#settle([[lane, retry(refused)]], Infinity);
+    let until;
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#settle([[lane, outcome]], Infinity);
+      } catch (error) {
+        const wait = pauseAfter(error, attempt);
+        until ??= Lane.until(lane);
+        const isRefused = error instanceof Problem && [401, 403].includes(error.status);
+        if (!isRefused || Lane.isLost(lane) || performance.now() + wait > until) throw error;
+        if (attempt === 0) console.error(`cannot settle ${about(lane)}, trying again:`, error.message);
+        await rest(wait);
+      }
     }
   }
 
-  async #settle(outcomes, retryFor) {
+  /** After a refusal: half of them at a time; what is refused alone is a failure. */
+  async #settleApart(outcomes, refusal, retryFor) {
+    if (outcomes.length > 1) {
+      const middle = Math.floor(outcomes.length / 2);
+      await this.#settle(outcomes.slice(0, middle), retryFor);
+      return this.#settle(outcomes.slice(middle), retryFor);
+    }
+    for (const [lane, { outcome }] of outcomes) {
+      // Without what it refused, which may be long.
+      const place = refusal.field ? `${refusal.field}: ` : "";
+      const why = `${place}${refusal.detail || refusal.document.title}`;
+      const refused = `the server refused the outcome \`${outcome}\`: ${why}`;
+      await this.#settle([[lane, retry(refused)]], retryFor, true);
+    }
+  }
+
+  async #settle(outcomes, retryFor, isRefusal = false) {
     outcomes = outcomes.filter(([lane]) => this.#running.has(lane));
     const results = outcomes.map(([lane, outcome]) => ({ ...proof(this.#running.get(lane)), ...outcome }));
     // A second settle of a claim changes nothing: it is stale.
-    const answer = await this.#call("/work/settle", { results }, { safe: true, retryFor });
+    let answer;
+    try {
+      answer = await this.#call("/work/settle", { results }, { safe: true, retryFor });
+    } catch (error) {
+      if (!(error instanceof Problem && [400, 413].includes(error.status)) || isRefusal) throw error;
+      return this.#settleApart(outcomes, error, retryFor);
+    }
     answer.results.forEach(({ status }, i) => {
       if (status === "stale") console.error(`the claim of ${about(outcomes[i][0])} was lost, or settled before`);
     });
     // The server waits with the answer while there are no others.
     const busy = outcomes.filter((_, i) => answer.results[i].status === "busy");
-    if (busy.length > 0) await this.#settle(busy, retryFor);
+    if (busy.length > 0) await this.#settle(busy, retryFor, isRefusal);
   }
 
   async #beat() {

@@ -242,7 +242,8 @@ module Seriatim
 
   # The jobs of one key. `lane["field"]` has all fields of docs/workers.md ("The call").
   class Lane
-    attr_writer :lost, :ends_at
+    attr_writer :lost
+    attr_accessor :ends_at
 
     def initialize(document, report, ask, stopping = -> { false })
       @document, @report, @ask, @stopping = document, report, ask, stopping
@@ -443,29 +444,54 @@ module Seriatim
       wake
     end
 
+    # A refused token may be known in a moment: tried again until this lease would end.
     def settle_one(lane, outcome)
-      settle({ lane => outcome }, Float::INFINITY)
-    rescue Problem => error
-      raise unless error.status == 400
+      attempt, ends_at = 0, nil
+      begin
+        settle({ lane => outcome }, Float::INFINITY)
+      rescue Problem => error
+        pause = Seriatim.pause_after(error, attempt)
+        ends_at ||= lane.ends_at
+        raise if ![401, 403].include?(error.status) || Seriatim.now + pause > ends_at
 
-      # Without what it refused, which may be long.
-      refused = "the server refused the outcome `#{outcome[:outcome]}`: #{error.field && "#{error.field}: "}#{error.detail}"
-      settle({ lane => Seriatim.retry(refused) }, Float::INFINITY)
+        warn("cannot settle #{lane}, trying again: #{error.message}") if attempt.zero?
+        sleep(pause)
+        attempt += 1
+        retry
+      end
     end
 
-    def settle(outcomes, retry_for)
+    # After a refusal: half of them at a time; what is refused alone is a failure.
+    def settle_apart(outcomes, refusal, retry_for)
+      return outcomes.each_slice((outcomes.size + 1) / 2) { |half| settle(half.to_h, retry_for) } if outcomes.size > 1
+
+      outcomes.each do |lane, outcome|
+        # Without what it refused, which may be long.
+        why = [refusal.field, refusal.detail || refusal.document["title"]].compact.join(": ")
+        refused = "the server refused the outcome `#{outcome[:outcome]}`: #{why}"
+        settle({ lane => Seriatim.retry(refused) }, retry_for, is_refusal: true)
+      end
+    end
+
+    def settle(outcomes, retry_for, is_refusal: false)
       # Under one lock: a lane may end at any time.
       claims = @lock.synchronize { @running.slice(*outcomes.keys) }
       outcomes = outcomes.slice(*claims.keys)
       results = outcomes.map { |lane, outcome| { **proof(claims[lane]), **outcome } }
       # A second settle of a claim changes nothing: it is stale.
-      answer = post("/work/settle", { results: results }, safe: true, retry_for: retry_for)
+      begin
+        answer = post("/work/settle", { results: results }, safe: true, retry_for: retry_for)
+      rescue Problem => error
+        raise if ![400, 413].include?(error.status) || is_refusal
+
+        return settle_apart(outcomes, error, retry_for)
+      end
       outcomes.keys.zip(answer["results"]) do |lane, result|
         warn("the claim of #{lane} was lost, or settled before") if result["status"] == "stale"
       end
       # The server waits with the answer while there are no others.
       busy = outcomes.keys.zip(answer["results"]).select { |_, result| result["status"] == "busy" }.map(&:first)
-      settle(outcomes.slice(*busy), retry_for) if busy.any?
+      settle(outcomes.slice(*busy), retry_for, is_refusal: is_refusal) if busy.any?
     end
 
     # Without progress. The secret proves that the claim is ours: do not log it.

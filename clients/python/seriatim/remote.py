@@ -195,23 +195,47 @@ class RemoteWorker:
         self._mail.put(None)
 
     def _settle_one(self, lane: Lane, outcome: Outcome) -> None:
-        try:
-            self._settle([(lane, outcome)], math.inf)
-        except Problem as error:
-            if error.status != 400:
-                raise
-            # Without what it refused, which may be long.
-            place = f"{error.field}: " if error.field else ""
-            refused = f"the server refused the outcome `{outcome['outcome']}`: {place}{error.detail}"
-            self._settle([(lane, retry(refused))], math.inf)
+        """A refused token may be known in a moment: tried again until this lease would end."""
+        until, attempt = 0.0, 0
+        while True:
+            try:
+                return self._settle([(lane, outcome)], math.inf)
+            except Problem as error:
+                pause = pause_after(error, attempt)
+                until = until or lane._until
+                if error.status not in (401, 403) or time.monotonic() + pause > until:
+                    raise
+                if attempt == 0:
+                    log.warning("cannot settle lane %s (key %r), trying again: %s", lane.lane, lane.key, error)
+                time.sleep(pause)
+            attempt += 1
 
-    def _settle(self, outcomes: list[tuple[Lane, Outcome]], retry_for: float) -> None:
+    def _settle_apart(self, outcomes: list[tuple[Lane, Outcome]], refusal: Problem, retry_for: float) -> None:
+        """After a refusal: half of them at a time; what is refused alone is a failure."""
+        if len(outcomes) > 1:
+            middle = len(outcomes) // 2
+            self._settle(outcomes[:middle], retry_for)
+            self._settle(outcomes[middle:], retry_for)
+            return
+        for lane, outcome in outcomes:
+            # Without what it refused, which may be long.
+            place = f"{refusal.field}: " if refusal.field else ""
+            why = refusal.detail or refusal.document.get("title", "")
+            refused = f"the server refused the outcome `{outcome['outcome']}`: {place}{why}"
+            self._settle([(lane, retry(refused))], retry_for, is_refusal=True)
+
+    def _settle(self, outcomes: list[tuple[Lane, Outcome]], retry_for: float, is_refusal: bool = False) -> None:
         while outcomes:
             with self._lock:
                 outcomes = [(lane, outcome) for lane, outcome in outcomes if lane in self._running]
                 results = [{**proof(self._running[lane]), **outcome} for lane, outcome in outcomes]
             # A second settle of a claim changes nothing: it is stale.
-            answer = self._call("/work/settle", {"results": results}, safe=True, retry_for=retry_for)
+            try:
+                answer = self._call("/work/settle", {"results": results}, safe=True, retry_for=retry_for)
+            except Problem as error:
+                if error.status not in (400, 413) or is_refusal:
+                    raise
+                return self._settle_apart(outcomes, error, retry_for)
             for (lane, _), result in zip(outcomes, answer["results"]):
                 if result["status"] == "stale":
                     log.warning("the claim of lane %s (key %r) was lost, or settled before", lane.lane, lane.key)

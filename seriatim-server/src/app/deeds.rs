@@ -140,7 +140,7 @@ impl Deed {
         if more.is_empty() { words } else { format!("{words} ({})", more.join(", ")) }
     }
 
-    /// The queues that it names: several only of an operation.
+    /// The queues that it names: several only of an operation and a definition of several.
     fn queues(&self) -> impl Iterator<Item = &str> {
         let several = self.on.get("queues").into_iter().flat_map(|names| names.split(','));
         self.on.get("queue").map(String::as_str).into_iter().chain(several)

@@ -163,7 +163,9 @@ impl Mover {
             {
                 return Ok(());
             }
-            let is_paused = self.is_paused().await;
+            let (bridge, name) = (&self.bridge, self.source.name());
+            let known = is_paused(bridge.pauses.clone(), bridge.stopping.clone(), &name).await;
+            let Some(is_paused) = known else { continue };
             if self.ledger.is_due() {
                 if !is_paused && let Err(held) = self.refuse_consumers(&mut link).await {
                     // Others may take what woke this one.
@@ -180,14 +182,6 @@ impl Mover {
             }
             self.step(&mut link).await?;
         }
-    }
-
-    /// Whether it is paused. Waits until that is known.
-    async fn is_paused(&self) -> bool {
-        let mut pauses = self.bridge.pauses.clone();
-        let known = pauses.wait_for(Option::is_some).await;
-        let name = self.source.name();
-        known.is_ok_and(|known| known.as_ref().is_some_and(|pauses| pauses.holds(&name)))
     }
 
     /// Does nothing for a while.
@@ -405,5 +399,35 @@ impl Mover {
             Source::Set(_) | Source::Morgue(_) => {}
         }
         Ok(())
+    }
+}
+
+/// Whether a source is paused. Waits until that is known; `None` if the node stops first.
+async fn is_paused(
+    mut pauses: watch::Receiver<Option<Pauses>>,
+    mut stopping: watch::Receiver<bool>,
+    source: &str,
+) -> Option<bool> {
+    tokio::select! {
+        known = pauses.wait_for(Option::is_some) => {
+            Some(known.is_ok_and(|known| known.as_ref().is_some_and(|all| all.holds(source))))
+        }
+        _ = stopping.wait_for(|is| *is) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_is_heard_while_the_store_cannot_say_what_is_paused() {
+        let ((told, pauses), (stop, stopping)) = (watch::channel(None), watch::channel(false));
+        let asked = tokio::spawn(is_paused(pauses.clone(), stopping.clone(), "queue mail"));
+        stop.send_replace(true);
+        assert_eq!(asked.await.unwrap(), None);
+        stop.send_replace(false);
+        told.send_replace(Some(Pauses::default()));
+        assert_eq!(is_paused(pauses, stopping, "queue mail").await, Some(false));
     }
 }

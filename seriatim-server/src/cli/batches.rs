@@ -68,8 +68,9 @@ impl Batches {
             Action::Seal { .. } | Action::Show { .. } => None,
         };
         let act = async |store: SharedStore| {
+            let now = store.now().await?;
             let batch = action.carry_out(store, declared).await?;
-            tell(self.common.json, &batch, told(&batch));
+            tell(self.common.json, &batch, told(&batch, now));
             Ok::<(), Failure>(())
         };
         match action {
@@ -90,7 +91,7 @@ impl Batches {
             (None, true) => "no batches that have not ended",
             (None, false) => "no batches: `seriatim batches open` opens one",
         };
-        say(table(&page.batches).or(none));
+        say(table(&page.batches, store.now().await?).or(none));
         if let Some(next) = page.next {
             hint(format!("more: --after {}", shell_word(&one_line(&next))));
         }
@@ -98,8 +99,7 @@ impl Batches {
     }
 }
 
-fn table(batches: &[Batch]) -> Table<'_, Batch> {
-    let now = Timestamp::of_this_machine();
+fn table(batches: &[Batch], now: Timestamp) -> Table<'_, Batch> {
     Table::of(batches)
         .name("batch", |batch| one_line(&batch.batch))
         .name("state", Batch::state)
@@ -133,8 +133,7 @@ impl Action {
 }
 
 /// A batch in words.
-fn told(batch: &Batch) -> String {
-    let now = Timestamp::of_this_machine();
+fn told(batch: &Batch, now: Timestamp) -> String {
     let state = match &batch.ended_at {
         Some(at) => format!("ended {}", relative(now, at.0)),
         None => batch.state().to_owned(),
@@ -145,4 +144,33 @@ fn told(batch: &Batch) -> String {
         (None, None) => String::new(),
     };
     format!("{state}: {}{after}", batch.counts())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::value::Time;
+
+    #[test]
+    fn a_batch_is_as_old_as_the_clock_of_its_store_says() {
+        let store_now = Timestamp::of_this_machine() - Duration::from_secs(86_400);
+        let ago = |seconds| Time(store_now - Duration::from_secs(seconds));
+        let batch = Batch {
+            batch: "b".into(),
+            opened_at: ago(7_500),
+            sealed: true,
+            pending: 0,
+            done: 1,
+            dead: 0,
+            cancelled: 0,
+            ended_at: Some(ago(200)),
+            callback: None,
+            refused: None,
+        };
+        assert!(told(&batch, store_now).starts_with("ended 3m20s ago: "));
+        let listed = table(&[batch], store_now).to_string();
+        assert!(listed.contains("2h05m ago") && listed.contains("3m20s ago"), "{listed}");
+    }
 }

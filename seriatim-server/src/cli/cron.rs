@@ -53,16 +53,17 @@ impl CronArgs {
     /// What the store knows, and what only the configuration has.
     async fn list(&self) -> Result<()> {
         let own = self.common.store.config()?.cron_entries()?;
-        let known = self.common.store.using(async |store| Ok(cron::all(&*store).await?)).await;
-        let mut all = match known {
-            Ok(known) => known.cron,
+        let known = self.common.store.using(async |store| {
+            Ok((cron::all(&*store).await?, store.now().await?))
+        });
+        let (mut all, now) = match known.await {
+            Ok((known, now)) => (known.cron, now),
             Err(failure) if !own.is_empty() => {
                 hint(format!("only the configuration was read: {failure}"));
-                Vec::new()
+                (Vec::new(), Timestamp::of_this_machine())
             }
             Err(failure) => return Err(failure),
         };
-        let now = Timestamp::of_this_machine();
         let is_known = |name: &str| all.iter().any(|entry| entry.name == name);
         let own: Vec<_> = own.into_iter().filter(|entry| !is_known(entry.name())).collect();
         all.extend(cron::of_configuration(&own, now));

@@ -58,6 +58,8 @@ const SQL: &str = "sql";
 
 /// What this process was started to do.
 static DEED: OnceLock<Vec<Told>> = OnceLock::new();
+/// What it is done to, where only the store tells: a name and a value.
+static FOUND: OnceLock<(&str, String)> = OnceLock::new();
 
 /// A deed, as the audit log has it.
 #[derive(Clone, Serialize)]
@@ -136,9 +138,17 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> 
     Ok(())
 }
 
+/// Adds what the store has told to the deed that it keeps.
+pub(super) fn found(on: (&'static str, String)) {
+    let _ = FOUND.set(on);
+}
+
 /// Keeps in its store what this process was started to do, and how it ended.
 pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T>) {
     for told in DEED.get().into_iter().flatten() {
+        let mut told = told.clone();
+        let found = FOUND.get().filter(|(_, value)| !value.is_empty());
+        told.on.extend(found.map(|(name, value)| ((*name).to_owned(), one_line(value))));
         told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
             .await;
     }

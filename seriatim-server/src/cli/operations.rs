@@ -10,7 +10,7 @@ use seriatim::{JobId, Rate, SharedStore};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{Common, Yes};
-use super::deed::who;
+use super::deed::{found, who};
 use super::lanes::LaneFilterArgs;
 use crate::app::operations::{
     self, ALL_QUEUES, Action, Begin, Leaving, List, Operation, Preview, State, Wish, preview,
@@ -152,7 +152,11 @@ impl Operations {
             }
             Some(Verb::Preview(which)) => count(&*store, &which.wish(&*store).await?, json).await,
             Some(Verb::Start { which, yes, confirm }) => {
+                let is_of_all = which.all_queues;
                 let wish = which.wish(&*store).await?;
+                if is_of_all {
+                    found(wish.place());
+                }
                 start(store, wish, yes, confirm, json).await
             }
         };

@@ -88,7 +88,8 @@ async fn define_all(app: Shared, Json(definitions): Json<Definitions>) -> Result
         queues.push(queue.map_err(|error| error.in_field(format!("queues.{name}")))?);
     }
     declare(&app, queues).await?;
-    Ok(Answer::of(&queues::all(&*app.store).await?))
+    let names: Vec<&str> = definitions.queues.keys().map(String::as_str).collect();
+    Ok(Answer::of(&queues::all(&*app.store).await?).on(("queues", names.join(","))))
 }
 
 async fn define(

@@ -174,14 +174,20 @@ impl<'a> Talk<'a> {
             );
             self.process.warn(&what);
             self.is_told_silent = true;
-            self.told.is_silent(&self.process.queue, self.process.pid, &what);
+            self.is_silent(Some(&what));
         }
+    }
+
+    fn is_silent(&self, what: Option<&str>) {
+        let (queue, pid) = (&*self.process.queue, self.process.pid);
+        let tell = |left: Option<&str>| self.told.is_silent(queue, pid, left);
+        self.process.silent.set(&self.batch, what, tell);
     }
 
     /// It has answered to the call, or the call is over.
     fn is_heard(&mut self) {
         if std::mem::take(&mut self.is_told_silent) {
-            self.told.is_heard(&self.process.queue, self.process.pid);
+            self.is_silent(None);
         }
     }
 

@@ -119,8 +119,12 @@ impl Ffmpeg {
         {
             return Err(Trouble::at(&output, error));
         }
-        let name = Path::new(output.file_name().unwrap_or_default());
-        let folder = output.with_file_name(hidden(name, &format!(".seriatim-{id}")));
+        let name = output.file_name().unwrap_or_default().to_string_lossy().replace('%', "_");
+        let folder = output.with_file_name(hidden(Path::new(&name), &format!(".seriatim-{id}")));
+        if is_pattern(&folder) {
+            let path = output.display();
+            return Err(Trouble::Bury(format!("{path}: `%d` in its folder would be a pattern")));
+        }
         if folder.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
             return Err(Trouble::Bury(format!("{} is not a folder", folder.display())));
         }
@@ -262,6 +266,12 @@ impl Bench {
         };
         !self.args.iter().any(cuts)
     }
+}
+
+/// Whether ffmpeg may put a number into a path, as it does where a format has a file for each picture.
+fn is_pattern(path: &Path) -> bool {
+    let mut behind = path.as_os_str().as_encoded_bytes().split(|byte| *byte == b'%').skip(1);
+    behind.any(|rest| rest.iter().find(|byte| !byte.is_ascii_digit()) == Some(&b'd'))
 }
 
 /// A path as ffmpeg takes it: neither an option nor an address.

@@ -131,11 +131,17 @@ pub(crate) async fn run<W: FileWorker + Send + Sync + 'static>(
                     Outcome::Retry { error: error.into(), retry_in: None }
                 }
                 Err(Trouble::Bury(error)) => Outcome::Bury { error: error.into() },
-                Err(Trouble::Unstartable(why)) => return Err(Unstartable(why).into()),
                 // Nothing has ended that could be kept.
+                Err(Trouble::Unstartable(why)) if (number, place) == (0, 0) => {
+                    return Err(Unstartable(why).into());
+                }
                 Err(Trouble::Stopped) if (number, place) == (0, 0) => return Err(STOPPED.into()),
-                Err(Trouble::Stopped) => {
-                    let outcome = given_up(&context, STOPPED);
+                Err(trouble @ (Trouble::Unstartable(_) | Trouble::Stopped)) => {
+                    let outcome = match trouble {
+                        // The next call begins with it and says why.
+                        Trouble::Unstartable(_) => Outcome::Release,
+                        _ => given_up(&context, STOPPED),
+                    };
                     outcomes.set_after(lane.id(), place, outcome.clone());
                     for lane in &batch.lanes()[number + 1..] {
                         outcomes.set(lane.id(), outcome.clone());

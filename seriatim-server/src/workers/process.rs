@@ -21,6 +21,7 @@ use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::messages::{self, Call};
 use super::printed::Printed;
 use super::steps::{self, Pipelines, Step};
+use super::told::Silent;
 use crate::base::lock::lock;
 use crate::base::text::one_line;
 use crate::config::Launch;
@@ -140,6 +141,7 @@ pub(crate) struct Process {
     order: watch::Sender<Order>,
     end: watch::Sender<Option<End>>,
     has_answered: AtomicBool,
+    pub(super) silent: Silent,
     printed: Printed,
 }
 
@@ -158,6 +160,7 @@ impl Process {
             order: watch::Sender::new(Order::Work),
             end: watch::Sender::new(None),
             has_answered: AtomicBool::new(false),
+            silent: Silent::default(),
         });
         tokio::spawn(process.clone().run(group, child, to_write));
         Ok(process)

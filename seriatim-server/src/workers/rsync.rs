@@ -2,9 +2,12 @@
 
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use seriatim::Context;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
@@ -19,6 +22,10 @@ const PARTS: &str = "--partial-dir=.seriatim-part";
 /// After this many seconds of silence a connection counts as broken.
 const TIMEOUT: &str = "--timeout=60";
 const HINT: &str = ": install it, or set `rsync`";
+/// How the names of folders begin in which files are named.
+const FOLDERS: &str = "seriatim-rsync-";
+/// Until then a new folder is locked by who made it.
+const LOCKED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A folder of a server that the worker knows.
 pub(super) struct Remote<'a> {
@@ -67,27 +74,57 @@ impl<'a> Remote<'a> {
 
 /// A link of the file's name to it, in a folder of its own, for as long as it is sent. To a server a name would be a pattern,
 /// and a folder of that name would take the file.
-struct Named(PathBuf);
+struct Named {
+    folder: PathBuf,
+    /// It is locked: no other process takes it for one that was left behind.
+    _lock: File,
+}
 
 impl Named {
     fn new(name: &Path) -> io::Result<Self> {
-        let folder = format!("seriatim-rsync-{:032x}", fastrand::u128(..));
-        let folder = std::env::temp_dir().join(folder);
+        static SWEPT: Once = Once::new();
+        let temporary = std::env::temp_dir();
+        SWEPT.call_once(|| sweep(&temporary));
+        let folder = temporary.join(format!("{FOLDERS}{:032x}", fastrand::u128(..)));
         DirBuilder::new().mode(0o700).create(&folder)?;
-        let named = Self(folder);
+        let lock = File::open(&folder)?;
+        // Where there are no locks, no folder is taken for one that was left behind.
+        let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let named = Self { folder, _lock: lock };
         symlink(SOURCE, named.path(name))?;
         Ok(named)
     }
 
     fn path(&self, name: &Path) -> PathBuf {
-        self.0.join(name)
+        self.folder.join(name)
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Removes the folders that processes left behind which were killed.
+fn sweep(temporary: &Path) {
+    let Ok(entries) = std::fs::read_dir(temporary) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(FOLDERS);
+        if is_ours && is_left(&entry.path()).unwrap_or(false) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether a folder is of this user, and no process holds it.
+fn is_left(folder: &Path) -> io::Result<bool> {
+    let about = folder.symlink_metadata()?;
+    let is_old = about.modified()?.elapsed().is_ok_and(|age| age > LOCKED_WITHIN);
+    if !is_old || !about.is_dir() || about.uid() != rustix::process::getuid().as_raw() {
+        return Ok(false);
+    }
+    Ok(flock(&File::open(folder)?, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 /// Reads `… 45% …`, which rsync writes again and again on one line.
@@ -117,7 +154,28 @@ fn last_percentage(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
+
+    #[test]
+    fn folders_of_processes_that_were_killed_are_removed_and_no_others() {
+        let temporary = tempfile::tempdir().unwrap();
+        let names = ["seriatim-rsync-left", "seriatim-rsync-held", "seriatim-rsync-new", "other"];
+        let made = names.map(|name| temporary.path().join(name));
+        for folder in &made {
+            std::fs::create_dir(folder).unwrap();
+            symlink(SOURCE, folder.join("film.mp4")).unwrap();
+        }
+        let old = SystemTime::now() - LOCKED_WITHIN * 2;
+        for folder in [&made[0], &made[1], &made[3]] {
+            File::open(folder).unwrap().set_modified(old).unwrap();
+        }
+        let held = File::open(&made[1]).unwrap();
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        sweep(temporary.path());
+        assert_eq!(made.map(|folder| folder.exists()), [false, true, true, true]);
+    }
 
     #[test]
     fn the_last_percentage_of_what_was_read_counts() {

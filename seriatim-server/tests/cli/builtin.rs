@@ -497,6 +497,9 @@ async fn names_of_files_are_neither_options_nor_addresses_and_no_input_may_name_
         let id = ready.push(address, json!({"input": address, "output": "x.mp4"})).await;
         ready.fails(id, "No such file").await;
     }
+    ready.write("takes%03d/.keep", "");
+    let id = ready.push("p", json!({"input": names[0], "output": "takes%03d/x.png"})).await;
+    ready.fails(id, "`%d` in its folder would be a pattern").await;
     serving.stop();
     let options = ready.read("options");
     assert_eq!(options.lines().count(), 3 * names.len(), "{options}");
@@ -504,6 +507,7 @@ async fn names_of_files_are_neither_options_nor_addresses_and_no_input_may_name_
         let words: Vec<&str> = line.split(' ').collect();
         let after = |option: &str| words[1 + words.iter().position(|w| *w == option).unwrap()];
         assert_eq!(after("-protocol_whitelist"), "file", "{line}");
+        assert!(!line.contains('%'), "no pattern: {line}");
         let formats: Vec<&str> = after("-format_whitelist").split(',').collect();
         assert!(formats.contains(&"mov") && formats.contains(&"matroska"), "{line}");
         let nested =

@@ -247,6 +247,25 @@ async fn n13_replicate_copies_through_a_remote_shell_and_pauses_without_rsync() 
     assert_eq!(ready.job(id).await.attempt, 0, "nothing is counted");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_keeps_what_it_did_before_a_job_for_which_rsync_is_missing() {
+    let worker = "builtin = \"replicate\"\nroots = [\".\"]\nrsync = [\"./no-rsync\"]\n\
+                  servers = { archive = \"b.example:copies\" }";
+    let ready = Ready::new("accumulate", "", worker).await;
+    ready.write("film.mp4", "a film");
+    ready.write("here/.keep", "");
+    let order = |target: &str| json!({"source": "film.mp4", "targets": [target]});
+    // In one call.
+    let here = ready.push("film", order("here")).await;
+    let there = ready.push("film", order("archive:")).await;
+    let serving = ready.serve();
+    assert_eq!(ready.ends(here).await.state, JobState::Succeeded);
+    eventually("the worker pauses", async || ready.log().contains("install it, or set `rsync`"))
+        .await;
+    serving.stop();
+    assert_eq!(ready.job(there).await.attempt, 0, "nothing is counted");
+}
+
 /// A site with a worker that copies into a bucket.
 async fn to_bucket(bucket: &Bucket, queue: &str) -> Ready {
     let ready = Ready::new("fifo", queue, &bucket.worker()).await;

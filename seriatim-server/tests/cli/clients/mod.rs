@@ -320,6 +320,23 @@ fn away(language: &Language) {
     assert_eq!(told, "\"done\"\n", "{}", text(&output));
 }
 
+/// Of outcomes that are too large together, none is lost.
+fn apart(language: &Language) {
+    let output = language.command(&Site::new(""), &["apart"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told, "\"done\"\n\"done\"\n", "{}", text(&output));
+}
+
+/// A token that is refused may be known in a moment; what is too large never becomes smaller.
+fn refused(language: &Language) {
+    let output = language.command(&Site::new(""), &["refused"]).output().unwrap();
+    let told = String::from_utf8(output.stdout.clone()).unwrap();
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let done = json!(["done", null]);
+    let failed = json!(["retry", "the server refused the outcome `done`: refused"]);
+    assert_eq!(told, [done.clone(), done.clone(), done, failed], "{}", text(&output));
+}
+
 /// What the server takes and gives, the types of the clients must not refuse.
 #[test]
 fn the_types_have_the_fields_of_the_api() {
@@ -404,6 +421,16 @@ macro_rules! tests {
         #[test]
         fn a_lane_that_ended_while_the_server_was_away_is_told_so_at_a_stop_and_not_released() {
             super::away(&$language);
+        }
+
+        #[test]
+        fn outcomes_that_are_too_large_together_are_sent_apart() {
+            super::apart(&$language);
+        }
+
+        #[test]
+        fn an_outcome_is_sent_again_after_a_refused_token_and_is_a_failure_if_it_is_refused_itself() {
+            super::refused(&$language);
         }
 
         #[test]

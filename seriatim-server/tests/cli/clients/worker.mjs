@@ -103,23 +103,40 @@ async function outage(names, lease, busy = 0) {
   await worker.run();
 }
 
-/** A server that is away when its lane ends, and is back for the last words of the worker. */
-async function away() {
-  const lanes = [{ lane: "1-0-1", token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] }];
-  let isBack;
+/** A server that is away when its lanes end, and is back for the last words of the worker: it takes one at a time. */
+async function away(count) {
+  const fields = { token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] };
+  const lanes = Array.from({ length: count }, (_, number) => ({ lane: `1-0-${number}`, ...fields }));
+  let [isBack, waiting, left] = [undefined, 0, count];
   const back = new Promise((resolve) => (isBack = resolve));
   const call = async (_method, path, body, { retryFor }) => {
-    if (path === "/work/claim") return { lanes: lanes.splice(0, 1) };
+    if (path === "/work/claim") return { lanes: lanes.splice(0) };
     if (retryFor === Infinity) {
-      worker.stop();
+      if (++waiting === count) worker.stop();
       await back;
       return { results: [{ status: "stale" }] };
     }
+    if (body.results.length > 1) throw new seriatim.Problem(path, 413, {});
     tell(body.results[0].outcome);
-    isBack();
+    if (--left === 0) isBack();
     return { results: [{ status: "ok" }] };
   };
-  const worker = new RemoteWorker({ call }, "orders", () => {}, { stopTimeout: 0 });
+  const worker = new RemoteWorker({ call }, "orders", () => {}, { concurrency: count, stopTimeout: 0 });
+  await worker.run();
+}
+
+/** A server that refuses the end of its lane with these statuses, one after the other. */
+async function refusing(statuses) {
+  const lanes = [{ lane: "1-0-1", token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] }];
+  const call = async (_method, path, body) => {
+    if (path === "/work/claim" && lanes.length === 0) worker.stop();
+    if (path === "/work/claim") return { lanes: lanes.splice(0, 1) };
+    if (path === "/work/heartbeat") return { cancel: [], lost: [] };
+    tell([body.results[0].outcome, body.results[0].error ?? null]);
+    if (statuses.length > 0) throw new seriatim.Problem(path, statuses.shift(), { title: "refused" }, 0);
+    return { results: [{ status: "ok" }] };
+  };
+  const worker = new RemoteWorker({ call }, "orders", () => {});
   await worker.run();
 }
 
@@ -161,7 +178,9 @@ else if (what === "doubt") {
   await outage(["asks", "steps"], 0.03);
   await outage(["named"], 600);
 } else if (what === "busy") await outage(["named"], 600, 1200);
-else if (what === "away") await away();
+else if (what === "away") await away(1);
+else if (what === "apart") await away(2);
+else if (what === "refused") await refusing([401, 403, 413]);
 else if (what === "slow") await slow();
 else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

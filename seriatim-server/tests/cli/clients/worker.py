@@ -174,13 +174,14 @@ class Odd:
 
 
 class Away:
-    """A server that is away when its lane ends, and is back for the last words of the worker."""
+    """A server that is away when its lanes end, and back for the last words of the worker: it takes one at a time."""
 
-    def __init__(self):
-        jobs = [{"job_id": "a"}]
-        self.lanes = [{"lane": "1-0-1", "token": 1, "secret": "s", "key": "k", "crashes": 0, "jobs": jobs}]
+    def __init__(self, count):
+        fields = {"token": 1, "secret": "s", "key": "k", "crashes": 0, "jobs": [{"job_id": "a"}]}
+        self.lanes = [{"lane": f"1-0-{number}", **fields} for number in range(count)]
+        self.waiting, self.left = [], count
         self.back = threading.Event()
-        self.worker = RemoteWorker(self, "orders", lambda _lane: None, stop_timeout=0)
+        self.worker = RemoteWorker(self, "orders", lambda _lane: None, concurrency=count, stop_timeout=0)
         self.worker.run()
 
     def call(self, _method, path, body, **options):
@@ -188,11 +189,40 @@ class Away:
             lanes, self.lanes = self.lanes, []
             return {"lanes": lanes}
         if options["retry_for"] == float("inf"):
-            self.worker.stop()
+            self.waiting.append(body)
+            if len(self.waiting) == self.left:
+                self.worker.stop()
             self.back.wait()
             return {"results": [{"status": "stale"}]}
+        if len(body["results"]) > 1:
+            raise Problem(path, 413, {})
         tell(body["results"][0]["outcome"])
-        self.back.set()
+        self.left -= 1
+        if self.left == 0:
+            self.back.set()
+        return {"results": [{"status": "ok"}]}
+
+
+class Refusing:
+    """A server that refuses the end of its lane with these statuses, one after the other."""
+
+    def __init__(self, statuses):
+        fields = {"lane": "1-0-1", "token": 1, "secret": "s", "key": "k", "crashes": 0}
+        self.statuses, self.lanes = statuses, [{**fields, "jobs": [{"job_id": "a"}]}]
+        self.worker = RemoteWorker(self, "orders", lambda _lane: None)
+        self.worker.run()
+
+    def call(self, _method, path, body, **_options):
+        if path == "/work/claim":
+            lanes, self.lanes = self.lanes, []
+            if not lanes:
+                self.worker.stop()
+            return {"lanes": lanes}
+        if path == "/work/heartbeat":
+            return {"cancel": [], "lost": []}
+        tell([body["results"][0]["outcome"], body["results"][0].get("error")])
+        if self.statuses:
+            raise Problem(path, self.statuses.pop(0), {"title": "refused"}, 0)
         return {"results": [{"status": "ok"}]}
 
 
@@ -222,7 +252,11 @@ elif sys.argv[1] == "busy":
 elif sys.argv[1] == "odd":
     Odd()
 elif sys.argv[1] == "away":
-    Away()
+    Away(1)
+elif sys.argv[1] == "apart":
+    Away(2)
+elif sys.argv[1] == "refused":
+    Refusing([401, 403, 413])
 elif sys.argv[1] == "process":
     ProcessWorker(handle).run()
 else:

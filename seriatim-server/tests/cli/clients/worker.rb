@@ -119,26 +119,49 @@ class Outage
   end
 end
 
-# A server that is away when its lane ends, and is back for the last words of the worker.
+# A server that is away when its lanes end, and is back for the last words of the worker: it takes one at a time.
 class Away
-  def initialize
-    jobs = [{ "job_id" => "a" }]
-    @lanes = [{ "lane" => "1-0-1", "token" => 1, "secret" => "s", "key" => "k", "crashes" => 0, "jobs" => jobs }]
-    @back = Queue.new
-    @worker = Seriatim::RemoteWorker.new(self, "orders", stop_timeout: 0) { nil }
+  def initialize(count)
+    fields = { "token" => 1, "secret" => "s", "key" => "k", "crashes" => 0, "jobs" => [{ "job_id" => "a" }] }
+    @lanes = Array.new(count) { |number| { "lane" => "1-0-#{number}", **fields } }
+    @waiting, @left, @back = [], count, Queue.new
+    @worker = Seriatim::RemoteWorker.new(self, "orders", concurrency: count, stop_timeout: 0) { nil }
     @worker.run
   end
 
   def call(_method, path, body, retry_for:, **)
-    return { "lanes" => @lanes.shift(1) } if path == "/work/claim"
+    return { "lanes" => @lanes.shift(@left) } if path == "/work/claim"
 
     if retry_for == Float::INFINITY
-      @worker.stop
+      @worker.stop if @waiting.push(body).size == @left
       @back.pop
       return { "results" => [{ "status" => "stale" }] }
     end
+    raise Seriatim::Problem.new(path, 413, {}) if body[:results].size > 1
+
     tell(body[:results][0][:outcome])
-    @back.push(nil)
+    @back.close if (@left -= 1).zero?
+    { "results" => [{ "status" => "ok" }] }
+  end
+end
+
+# A server that refuses the end of its lane with these statuses, one after the other.
+class Refusing
+  def initialize(statuses)
+    fields = { "lane" => "1-0-1", "token" => 1, "secret" => "s", "key" => "k", "crashes" => 0 }
+    @statuses, @lanes = statuses, [{ **fields, "jobs" => [{ "job_id" => "a" }] }]
+    @worker = Seriatim::RemoteWorker.new(self, "orders") { nil }
+    @worker.run
+  end
+
+  def call(_method, path, body, **)
+    @worker.stop if path == "/work/claim" && @lanes.empty?
+    return { "lanes" => @lanes.shift(1) } if path == "/work/claim"
+    return { "cancel" => [], "lost" => [] } if path == "/work/heartbeat"
+
+    tell(body[:results][0].values_at(:outcome, :error))
+    raise Seriatim::Problem.new(path, @statuses.shift, { "title" => "refused" }, 0) if @statuses.any?
+
     { "results" => [{ "status" => "ok" }] }
   end
 end
@@ -192,7 +215,9 @@ when "doubt"
   Outage.new(%w[asks steps], 0.03)
   Outage.new(%w[named], 600)
 when "busy" then Outage.new(%w[named], 600, busy: 1200)
-when "away" then Away.new
+when "away" then Away.new(1)
+when "apart" then Away.new(2)
+when "refused" then Refusing.new([401, 403, 413])
 when "process" then Seriatim::ProcessWorker.new(&HANDLE).run
 else
   client = Seriatim::Client.new(ARGV[1])

@@ -377,9 +377,12 @@ async fn one_operation_is_about_several_queues_or_all_and_is_counted_and_stopped
     }
     let told = text(&api.site.run(&["operations", "preview", "requeue", "orders", "shop"]));
     assert!(told.contains("\n  orders  "), "{told}");
-    let run = ["operations", "start", "delete_dead", "orders", "shop", "--yes"];
+    let run = ["operations", "start", "delete_dead", "--all-queues", "--yes"];
     let told = text(&api.site.run(&run));
     assert!(told.contains("3 of 3 dead jobs deleted"), "{told}");
+    let of_queue = api.get("/api/v1/audit?queue=orders&action=operation+start").done();
+    let last = &of_queue["entries"][0];
+    assert!(last["who"].as_str().unwrap().starts_with("cli:"), "it names its queues: {of_queue}");
     let none = text(&api.site.run(&["operations", "start", "requeue", "--all-queues"]));
     assert!(none.contains("dead jobs of no queue") && none.contains("done"), "{none}");
     assert_eq!(dead(), 0);

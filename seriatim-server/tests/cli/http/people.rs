@@ -41,6 +41,8 @@ async fn l16_queues_are_listed_defined_paused_and_resumed() {
     assert_eq!(defined["settings"]["max_retries"], 25, "what is left out has its default");
     let several = json!({ "queues": { "a": { "mode": "fifo" }, "b": { "mode": "parallel" } } });
     assert_eq!(api.put("/api/v1/queues", &several).done()["queues"].as_array().unwrap().len(), 4);
+    let of_queue = api.get("/api/v1/audit?queue=b").done();
+    assert_eq!(of_queue["entries"][0]["on"]["queues"], "a,b", "{of_queue}");
     assert_eq!(api.put("/api/v1/queues/new", &json!({})).refused(400).0, "mode");
     assert_eq!(api.put("/api/v1/queues/a", &json!({ "takee": 1 })).refused(400).0, "takee");
     assert_eq!(api.put("/api/v1/queues/a", &json!({ "lease": "soon" })).refused(400).0, "lease");
