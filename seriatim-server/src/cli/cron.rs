@@ -53,9 +53,10 @@ impl CronArgs {
     /// What the store knows, and what only the configuration has.
     async fn list(&self) -> Result<()> {
         let own = self.common.store.config()?.cron_entries()?;
-        let known = self.common.store.using(async |store| {
-            Ok((cron::all(&*store).await?, store.now().await?))
-        });
+        let known = self
+            .common
+            .store
+            .using(async |store| Ok((cron::all(&*store).await?, store.now().await?)));
         let (mut all, now) = match known.await {
             Ok((known, now)) => (known.cron, now),
             Err(failure) if !own.is_empty() => {

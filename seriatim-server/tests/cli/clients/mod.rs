@@ -429,7 +429,8 @@ macro_rules! tests {
         }
 
         #[test]
-        fn an_outcome_is_sent_again_after_a_refused_token_and_is_a_failure_if_it_is_refused_itself() {
+        fn an_outcome_is_sent_again_after_a_refused_token_and_is_a_failure_if_it_is_refused_itself()
+        {
             super::refused(&$language);
         }
 

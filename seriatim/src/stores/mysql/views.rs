@@ -140,7 +140,8 @@ impl Walk {
             range += &format!(" AND l.k = {}", text(key));
         }
         if let Some(node) = &query.node {
-            range += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, holder_number(&node.0));
+            range +=
+                &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, holder_number(&node.0));
         }
         if let Some(end) = query.end()? {
             range += &match order {
