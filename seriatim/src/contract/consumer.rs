@@ -148,8 +148,8 @@ pub enum Lease {
         /// The length.
         ttl: Duration,
     },
-    /// Until `ttl` after the claim or the last heartbeat that named it; the death of the node does not end it. A
-    /// job's own `lease_ttl` makes it longer.
+    /// Until `ttl` after the claim, or as long as a heartbeat has extended it ([`Beat::extend`](crate::store::Beat::extend));
+    /// the death of the node does not end it. A job's own `lease_ttl` makes it longer.
     Own {
         /// The length.
         ttl: Duration,
