@@ -12,7 +12,7 @@ use site::{Producer, QUEUE, Site, until};
 
 use crate::measured::thousands;
 use crate::options::Options;
-use crate::serving::with_server;
+use crate::serving::with_store;
 use crate::{Failure, files, serving, step};
 
 const PAGE: &str = "docs/bridges.md";
@@ -70,13 +70,7 @@ fn stores(root: &Path, options: &Options) -> Result<(), Failure> {
         let mut moved = Vec::new();
         for keys in [0, KEYS] {
             step::announce(&format!("{store}, {jobs} jobs, {keys} keys"));
-            moved.push(match store {
-                "sqlite" => {
-                    let file = root.join("target/bridges/bridge.db");
-                    measure(root, &format!("sqlite:{}", file.display()), jobs, keys)?
-                }
-                _ => with_server(store, |url| measure(root, url, jobs, keys))?,
-            });
+            moved.push(with_store(root, store, |url| measure(root, url, jobs, keys))?);
         }
         let rate = |took: Duration| thousands(jobs as f64 / took.as_secs_f64());
         let [(plain, plain_back), (keyed, keyed_back)] = moved[..] else { continue };
