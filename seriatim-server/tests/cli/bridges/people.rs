@@ -66,7 +66,7 @@ async fn b16_a_check_tells_what_would_move_and_writes_nothing() {
     let notes = bridge["notes"].to_string();
     for part in [
         "1 job with `bid` belong",
-        "1 job with `retry_for` are retried for a time",
+        "1 job with `retry_for` are retried for a limited time",
         "left in the sets above: 1 job of queue \\\"low\\\"",
         "`dead` keeps 1 job",
         "queue:sq|host:1|default has jobs",
@@ -266,7 +266,7 @@ async fn jobs_in_doubt_or_of_other_routes_wait_for_a_decision_and_hold_their_que
     let (is_well, told) = shop.run(&["doctor"]);
     assert!(!is_well && told.contains("seriatim bridge decide shop default --again"), "{told}");
     let (done, told) = shop.run(&["bridge", "decide", "shop", "critical", "--drop"]);
-    assert!(!done && told.contains("nothing of \"critical\" is in doubt"), "{told}");
+    assert!(!done && told.contains("no job of \"critical\" is in doubt"), "{told}");
     assert!(!shop.run(&["bridge", "decide", "shop", "default"]).0);
     assert!(shop.run(&["bridge", "decide", "shop", "default", "--drop"]).0);
     let (_, told) = shop.run(&["audit", "--action", "decide"]);

@@ -438,15 +438,3 @@ async fn every_role_may_what_its_row_says_at_every_endpoint_with_every_claim_on_
     let server = Server::postgres();
     matrix(Some(&server.url())).await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn every_role_may_what_its_row_says_at_every_endpoint_with_every_claim_on_mysql() {
-    let server = Server::mysql();
-    matrix(Some(&server.url())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn every_role_may_what_its_row_says_at_every_endpoint_with_every_claim_on_redis() {
-    let server = Server::redis();
-    matrix(Some(&server.url())).await;
-}
