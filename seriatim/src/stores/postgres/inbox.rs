@@ -29,7 +29,7 @@ impl Inbox for Postgres {
             let more = column(&self.pool.query_one(WAITS, &[]).await?, 0)?;
             return Ok(Drained { more, ..Drained::default() });
         }
-        let drained = self.pool.in_time(self.drain(&request)).await?;
+        let drained = self.pool.in_time(Box::pin(self.drain(&request))).await?;
         if !drained.pushed.is_empty() {
             self.rounds.count(&self.pool);
             self.ring(&Wake::of_jobs(&drained.jobs));
