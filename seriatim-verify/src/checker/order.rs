@@ -239,7 +239,7 @@ fn first_sent_at(facts: &Facts<'_>, push: &Pushed) -> Option<i64> {
     let mut entity = push.entity.clone();
     if !entity.1.starts_with("key ") {
         // Which job a lost answer named is unknown.
-        entity.1 = "job".to_owned();
+        "job".clone_into(&mut entity.1);
     }
     facts.unknown.get(&(entity, push.tag.clone())).copied()
 }
