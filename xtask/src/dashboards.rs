@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
@@ -152,6 +152,8 @@ struct People {
 struct Seen {
     answers: AtomicU64,
     refused: AtomicU64,
+    /// Of many refusals one is told.
+    told: OnceLock<()>,
     is_over: AtomicBool,
 }
 
@@ -189,8 +191,13 @@ impl Seen {
                 return Err(format!("{view}: /live has ended"));
             }
             sleep(SOON);
-            let answer = ask_with(port, OF_SCRIPT, view, None);
-            let count = if answer.is_ok() { &self.answers } else { &self.refused };
+            let count = match ask_with(port, OF_SCRIPT, view, None) {
+                Ok(_) => &self.answers,
+                Err(refusal) => {
+                    self.told.get_or_init(|| eprintln!("{refusal}"));
+                    &self.refused
+                }
+            };
             count.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

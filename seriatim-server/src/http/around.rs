@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use seriatim::text::cut_middle;
@@ -17,6 +17,7 @@ use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES, held, off_thread,
 };
 use super::live::LIVE_PATH;
+use super::memo::Part;
 use super::metrics::METRICS_PATH;
 use super::pages::{DEEDS_PATH, EXPORT_START, Visit, session, without_trail};
 use super::problem::QUOTED_BYTES_MAX;
@@ -187,42 +188,56 @@ impl Gate {
                 None => too_many(),
             };
         }
+        let visit = Visit::of_part(&request);
+        let shared = visit.as_ref().filter(|_| !scope.is_limited());
+        if let Some((visit, part)) = shared.and_then(|visit| Some((visit, visit.ready(&self.app)?)))
+        {
+            return self.shown(visit, &part, party).await;
+        }
         let Some(_place) = budgets.requests.of(class).try_take(party, 1) else {
-            return too_many();
+            return match shared.and_then(|visit| Some((visit, visit.last(&self.app)?))) {
+                Some((visit, part)) => self.shown(visit, &part, party).await,
+                None => too_many(),
+            };
         };
         let mut request = match self.within(&scope, request).await {
             Ok(request) => request,
             Err(problem) => return problem.into_response(),
         };
-        let bytes = self.answer_bytes(class);
-        let Some(share) = budgets.answers.take(party, bytes, ANSWER_WAIT_MAX).await else {
-            return too_many();
-        };
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(caller.clone());
+        let share = budgets.answers.take(party, self.answer_bytes(class), ANSWER_WAIT_MAX);
+        if let Some(visit) = visit {
+            return match visit.part(&self.app, share, request, next).await {
+                Ok(part) => self.shown(&visit, &part, party).await,
+                Err(response) => response,
+            };
+        }
+        let Some(share) = share.await else { return too_many() };
         held(self.made(request, next).await, share)
     }
 
-    /// The answer of the handler, or a part of a page that is as good as new.
+    /// A part of a page as the answer. What of it is in memory until it is sent is counted.
+    async fn shown(&self, visit: &Visit, part: &Part, party: &Party) -> Response {
+        let budget = &self.app.budgets.answers;
+        let bytes = u32::try_from(part.text.len()).unwrap_or(u32::MAX);
+        match budget.take(party, bytes, ANSWER_WAIT_MAX).await {
+            Some(share) => held(visit.own(part, &self.app.memo.stand_in), share),
+            None => too_many(),
+        }
+    }
+
+    /// The answer of the handler.
     async fn made(&self, request: Request, next: Next) -> Response {
         let memo = &self.app.memo;
-        if !request.method().is_safe() {
-            let response = next.run(request).await;
-            if !self.is_traffic {
-                memo.forget_all();
-            }
-            return response;
+        let (is_read, visit) = (request.method().is_safe(), request.extensions().get::<Visit>());
+        if let (true, Some(visit)) = (is_read, visit) {
+            memo.forget(&visit.kind());
         }
-        match request.extensions().get::<Visit>().cloned() {
-            Some(visit) if visit.wants_part() && *request.method() == Method::GET => {
-                visit.part(&self.app, request, next).await
-            }
-            visit => {
-                if let Some(visit) = visit {
-                    memo.forget(&visit.kind());
-                }
-                next.run(request).await
-            }
+        let response = next.run(request).await;
+        if !is_read && !self.is_traffic {
+            memo.forget_all();
         }
+        response
     }
 
     /// Refuses a token the queues that it is not for, by what the path names.

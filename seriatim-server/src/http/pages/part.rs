@@ -2,12 +2,13 @@
 
 use axum::body::to_bytes;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
 use super::super::memo::{Missing, Part};
+use super::super::pool::Held;
 use super::super::{Problem, Shared, Who};
 use super::visit::{AS_OF, DEAD, Visit, Wants, html};
 
@@ -15,28 +16,41 @@ use super::visit::{AS_OF, DEAD, Visit, Wants, html};
 const PART_BYTES_MAX: usize = 4 << 20;
 
 impl Visit {
-    /// Whether the script of a page asks for its live part.
-    pub(in crate::http) fn wants_part(&self) -> bool {
-        matches!(self.wants, Wants::Parts(_))
+    /// The visit of the script of a page, which asks for the live part.
+    pub(in crate::http) fn of_part(request: &Request) -> Option<Self> {
+        let asks = |visit: &&Self| {
+            matches!(visit.wants, Wants::Parts(_)) && *request.method() == Method::GET
+        };
+        request.extensions().get().filter(asks).cloned()
     }
 
-    /// The live part of the page; the last one, as long as it is as good as new.
+    /// The live part of the page that another visitor had made, if it may be shown.
+    pub(in crate::http) fn ready(&self, app: &Shared) -> Option<Part> {
+        app.memo.ready(&self.kind())
+    }
+
+    /// The one before it.
+    pub(in crate::http) fn last(&self, app: &Shared) -> Option<Part> {
+        app.memo.last(&self.kind())
+    }
+
+    /// The live part of the page, made with a share of the memory for answers, or as another visitor has it made.
     pub(in crate::http) async fn part(
         &self,
         app: &Shared,
+        share: impl Future<Output = Option<Held>>,
         mut request: Request,
         next: Next,
-    ) -> Response {
-        let stand_in = &app.memo.stand_in;
-        request.extensions_mut().insert(self.of_all(stand_in));
-        let make = || async { read(next.run(request).await).await };
-        match app.memo.part(self.kind(), make).await {
-            Ok(part) => self.own(&part, stand_in),
-            Err(Missing::Failed(response)) => response,
-            Err(Missing::Busy) => {
-                Problem::unavailable("too many pages are being made").into_response()
-            }
-        }
+    ) -> Result<Part, Response> {
+        request.extensions_mut().insert(self.of_all(&app.memo.stand_in));
+        let make = async || {
+            let _share = share.await.ok_or(Missing::Busy)?;
+            read(next.run(request).await).await.map_err(Missing::Failed)
+        };
+        app.memo.part(&self.kind(), make).await.map_err(|missing| match missing {
+            Missing::Failed(response) => response,
+            Missing::Busy => Problem::unavailable("too many pages are being made").into_response(),
+        })
     }
 
     /// Who sees the same at this address: those of one role and time zone, and of one token if that is limited.
@@ -59,7 +73,7 @@ impl Visit {
     }
 
     /// The part with the mark of this visitor, unless the page has it already.
-    fn own(&self, part: &Part, stand_in: &str) -> Response {
+    pub(in crate::http) fn own(&self, part: &Part, stand_in: &str) -> Response {
         let is_known = matches!(&self.wants, Wants::Parts(Some(known)) if *known == part.mark);
         let mut response = match std::str::from_utf8(&part.text) {
             _ if is_known => StatusCode::NOT_MODIFIED.into_response(),
