@@ -22,7 +22,7 @@ pub(super) const CONNECTIONS_MAX: usize = 4_096;
 pub(super) const REQUESTS: ByClass<Shares> = ByClass {
     producers: Shares { all: 1_024, party: 512 },
     workers: Shares { all: 2_048, party: 1_024 },
-    readers: Shares { all: 256, party: 128 },
+    readers: Shares { all: 352, party: 256 },
     admins: Shares { all: 128, party: 64 },
 };
 /// Concurrent answers to `/metrics`.
