@@ -7,6 +7,7 @@ mod book;
 mod bridges;
 mod campaign;
 mod cargo;
+mod checks;
 mod coverage;
 mod dashboards;
 mod deny;
@@ -43,6 +44,7 @@ Developer commands of Seriatim.
 
     cargo xtask test [-- ARGS]  style checks and all tests, on private servers; ARGS go to the
                                 test runner (`cargo nextest run`, else `cargo test`)
+    cargo xtask checks          all of that which runs no test: fmt, tidy, clippy, names, rows
     cargo xtask tidy            style rules that rustfmt and clippy do not check
     cargo xtask tidy --arrows   prints the table of ARCHITECTURE.md for the current imports
     cargo xtask names [--write] compares (or records) the public names of the library
@@ -125,6 +127,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
     match args.as_slice() {
         ["test"] => test::run(&root(), &[])?,
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
+        ["checks"] => checks::run(&root())?,
         ["tidy"] => tidy::run(&root())?,
         ["tidy", "--arrows"] => tidy::arrows(&root())?,
         ["names"] => names::check(&root())?,

@@ -13,3 +13,8 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|e| format!("{name}: cannot start: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
+
+/// The failures of several steps as one.
+pub(crate) fn list(failures: &[String]) -> String {
+    format!("\nfailed:\n  {}", failures.join("\n  "))
+}

@@ -1,9 +1,10 @@
 //! `cargo xtask test`: all checks that must pass before a merge.
 
 use std::env;
+use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,46 +16,28 @@ use seriatim_testkit::{
 };
 use signal_hook::consts::SIGINT;
 
-use crate::{axe, cargo, names, packages, seeds, step, tidy};
+use crate::{axe, cargo, checks, packages, step};
 
-/// Runs every check even if an earlier one failed, so that one run reports everything. `args` are passed to the test
+/// Runs everything even if something failed before, so that one run reports all of it. `args` are passed to the test
 /// runner.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let mut run = Run::new(root)?;
     packages::ensure()?;
-    run.check("fmt", "cargo fmt --check", &["fmt", "--all", "--check"]);
-    run.tidy();
-    run.check("clippy", "cargo clippy", &CLIPPY);
-    run.check("clippy", "cargo clippy, without features", &CLIPPY_BARE);
-    run.step("cargo check, the library as it comes", &mut cargo::command(root, &CHECK_PLAIN));
-    run.step("cargo check, the library with one store", &mut cargo::command(root, &CHECK_REDIS));
-    run.names();
-    run.tests(args)?;
+    let servers = Servers::start(root)?;
+    let servers = servers.variables();
+    if !cargo::has(root, "nextest") {
+        run.note(checks::run(root));
+        run.cargo_test(args, &servers);
+    } else if scope(args).is_none() {
+        run.note(checks::run(root));
+        run.doctests(&servers);
+        run.nextest(&["--all-features"], args, &servers);
+    } else {
+        run.tests_and_checks(args, &servers)?;
+    }
     run.finish()
 }
 
-const CLIPPY: [&str; 7] =
-    ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-/// The binary without its own features: code that replaces a missing one is compiled only here. The
-/// features of the other packages, and an example for the sake of the dependencies of tests, are those of [`CLIPPY`]:
-/// nothing else is checked again.
-const CLIPPY_BARE: [&str; 11] = [
-    "clippy",
-    "--workspace",
-    "--lib",
-    "--bins",
-    "--example",
-    "http_push",
-    "--features",
-    "seriatim/testing,seriatim/simulation,seriatim-verify/simulation",
-    "--",
-    "-D",
-    "warnings",
-];
-/// The library in a service, which has few of its features.
-const CHECK_PLAIN: [&str; 3] = ["check", "--package", "seriatim"];
-const CHECK_REDIS: [&str; 6] =
-    ["check", "--package", "seriatim", "--no-default-features", "--features", "cron,redis"];
 /// The whole workspace, although mainly the library has doctests: with the same packages as the tests, their
 /// dependencies are built only once.
 const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];
@@ -62,7 +45,6 @@ const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];
 struct Run<'a> {
     root: &'a Path,
     failures: Vec<String>,
-    left_out: Vec<&'static str>,
     /// Ctrl-C also reaches the running command. We wait for its end, then stop the servers.
     interrupted: Arc<AtomicBool>,
 }
@@ -71,62 +53,58 @@ impl<'a> Run<'a> {
     fn new(root: &'a Path) -> Result<Self, String> {
         let interrupted = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).map_err(|e| e.to_string())?;
-        Ok(Self { root, failures: Vec::new(), left_out: Vec::new(), interrupted })
+        Ok(Self { root, failures: Vec::new(), interrupted })
     }
 
-    /// Runs a check whose component may not be installed.
-    fn check(&mut self, subcommand: &str, name: &'static str, args: &[&str]) {
-        if cargo::has(self.root, subcommand) {
-            self.step(name, &mut cargo::command(self.root, args));
-        } else {
-            self.left_out.push(name);
-        }
-    }
-
-    fn tidy(&mut self) {
-        step::announce("tidy");
-        self.note(tidy::run(self.root));
-    }
-
-    fn names(&mut self) {
-        if !self.is_interrupted() {
-            step::announce("public names");
-            self.note(names::check(self.root));
-            step::announce("rows of docs/parity.md");
-            self.note(seeds::check(self.root));
-        }
-    }
-
-    fn tests(&mut self, args: &[&str]) -> Result<(), String> {
-        if self.is_interrupted() {
-            return Ok(());
-        }
-        let servers = Servers::start(self.root)?;
-        let servers = servers.variables();
-        if cargo::has(self.root, "nextest") {
-            self.nextest(args, &servers);
-        } else {
-            self.cargo_test(args, &servers);
-        }
+    /// The checks use what the tests leave of the machine, which wait a third of their time: for leases to end, for
+    /// servers to start. Cargo does one thing at a time in its folder, so all tests are built before.
+    fn tests_and_checks(
+        &mut self,
+        args: &[&str],
+        servers: &[(&str, String)],
+    ) -> Result<(), String> {
+        self.doctests(servers);
+        let built = match built(self.root) {
+            Ok(built) => built,
+            Err(failure) => {
+                self.note(Err(failure));
+                self.note(checks::run(self.root));
+                return Ok(());
+            }
+        };
+        let mut checks = Command::new("nice");
+        checks.args(["-n", "19"]).arg(env::current_exe().map_err(|e| e.to_string())?).arg("checks");
+        let checks = checks.current_dir(self.root).stdin(Stdio::null()).stdout(Stdio::null());
+        let checks = checks.stderr(Stdio::piped()).spawn().map_err(|e| format!("nice: {e}"))?;
+        // Somebody has to read it meanwhile.
+        let checks = thread::spawn(|| checks.wait_with_output());
+        self.nextest(&built.each_ref().map(String::as_str), args, servers);
+        let checks = checks.join().map_err(|_| "the checks were not read".to_owned())?;
+        let checks = checks.map_err(|e| format!("checks: {e}"))?;
+        let said = String::from_utf8_lossy(&checks.stderr);
+        step::announce("checks");
+        eprint!("{said}");
+        self.note(checks.status.success().then_some(()).ok_or("checks: see above".to_owned()));
         Ok(())
     }
 
-    /// nextest does not run doctests. They run first, so that its summary is the last line.
-    fn nextest(&mut self, args: &[&str], servers: &[(&str, String)]) {
+    /// nextest does not run them.
+    fn doctests(&mut self, servers: &[(&str, String)]) {
         let mut doctests = cargo::command(self.root, &DOCTESTS);
         self.step("doctests", doctests.envs(servers.iter().cloned()));
+    }
 
-        let mut tests = cargo::command(self.root, &["nextest", "run", "--all-features"]);
+    fn nextest(&mut self, of: &[&str], args: &[&str], servers: &[(&str, String)]) {
+        let mut tests = cargo::command(self.root, &["nextest", "run"]);
         if env::var_os("CI").is_some() {
             tests.args(["--profile", "ci"]);
         }
-        // Some arguments of nextest, as `--no-capture`, exclude this one.
         if args.is_empty() {
-            // A third of their time tests wait: for leases to end, for servers to start.
+            // See `tests_and_checks`.
             let cores = thread::available_parallelism().map_or(1, NonZero::get);
             tests.arg(format!("--test-threads={}", cores + cores / 2));
         }
-        tests.args(scope(args)).args(args).envs(servers.iter().cloned());
+        tests.args(of).args(args).envs(servers.iter().cloned());
         self.step("cargo nextest run", &mut tests);
     }
 
@@ -153,17 +131,34 @@ impl<'a> Run<'a> {
     }
 
     fn finish(self) -> Result<(), String> {
-        for name in &self.left_out {
-            eprintln!("left out: {name} (not installed: rustup component add rustfmt clippy)");
-        }
         if self.is_interrupted() {
             return Err("interrupted".to_owned());
         }
-        if self.failures.is_empty() {
-            return Ok(());
-        }
-        Err(format!("\nfailed:\n  {}", self.failures.join("\n  ")))
+        if self.failures.is_empty() { Ok(()) } else { Err(step::list(&self.failures)) }
     }
+}
+
+/// Builds all tests; the arguments that tell nextest where they are.
+fn built(root: &Path) -> Result<[String; 4], String> {
+    step::announce("build of the tests");
+    let list = ["nextest", "list", "--all-features", "--workspace", "--list-type", "binaries-only"];
+    let metadata = ["metadata", "--all-features", "--format-version", "1"];
+    let binaries = written(root, "binaries", &[&list[..], &["--message-format", "json"]].concat())?;
+    let metadata = written(root, "metadata", &metadata)?;
+    Ok(["--binaries-metadata".to_owned(), binaries, "--cargo-metadata".to_owned(), metadata])
+}
+
+/// What cargo tells, in a file.
+fn written(root: &Path, name: &str, args: &[&str]) -> Result<String, String> {
+    let mut command = cargo::command(root, args);
+    let told = command.stderr(Stdio::inherit()).output();
+    let told = told.map_err(|e| format!("cargo {}: {e}", args[0]))?;
+    if !told.status.success() {
+        return Err(format!("cargo {}: {}", args.join(" "), told.status));
+    }
+    let path = root.join(format!("target/{name}.json"));
+    fs::write(&path, &told.stdout).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path.display().to_string())
 }
 
 /// Private servers of all kinds, and what else tests are told of.
