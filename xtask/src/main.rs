@@ -44,7 +44,6 @@ Developer commands of Seriatim.
     cargo xtask test [-- ARGS]  style checks and all tests, on private servers; ARGS go to the
                                 test runner (`cargo nextest run`, else `cargo test`)
     cargo xtask tidy            style rules that rustfmt and clippy do not check
-    cargo xtask tidy --arrows   prints the table of ARCHITECTURE.md for the current imports
     cargo xtask names [--write] compares (or records) the public names of the library
     cargo xtask coverage [--write]
                                 lines and branches of the crates that the tests run, by folder
@@ -126,7 +125,6 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test"] => test::run(&root(), &[])?,
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["tidy"] => tidy::run(&root())?,
-        ["tidy", "--arrows"] => tidy::arrows(&root())?,
         ["names"] => names::check(&root())?,
         ["names", "--write"] => names::write(&root())?,
         ["coverage", rest @ ..] => coverage::run(&root(), rest)?,
