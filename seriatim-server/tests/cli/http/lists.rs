@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::client::Request;
+use super::client::{Request, held};
 use super::pages::{Visitor, bury, end, field, guarded, guarded_with, push};
 use crate::site::secret;
 
@@ -122,8 +122,7 @@ fn a_list_is_exported_as_lines_of_json_without_what_its_visitor_may_not_see() {
         request.token(&secret("boss")).send(&api.address).done()
     };
     let lane = work("claim", &claim)["lanes"][0].take();
-    let settled = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
-        "outcome": "done", "result": { "secret": "sum" } });
+    let settled = held(&lane, json!({ "outcome": "done", "result": { "secret": "sum" } }));
     work("settle", &json!({ "worker": "w", "results": [settled] }));
     let done = "/export/jobs?queue=mails&state=succeeded";
     assert_eq!(lines(&boss, done)[0]["result"]["secret"], "sum");
@@ -323,16 +322,9 @@ fn a_lane_that_waits_for_a_retry_is_listed_though_its_time_has_come() {
     let api = guarded();
     let eyes = Visitor::log_in(&api, "eyes");
     push(&api, "mails", &json!({ "key": "failed" }));
-    let work = |path: &str, body: &Value| {
-        let request = Request::new("POST", &format!("/api/v1/{path}")).json(body);
-        request.token(&secret("boss")).send(&api.address).done()
-    };
-    let claim = json!({ "worker": "w", "queues": ["mails"], "limit": 1 });
-    let lane = work("work/claim", &claim)["lanes"][0].take();
-    let settled = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
-        "outcome": "retry", "error": "down" });
-    work("work/settle", &json!({ "worker": "w", "results": [settled] }));
-    work("queues/mails/lane/retry?key=failed", &Value::Null);
+    end(&api, "mails", "retry", Some("down"));
+    let now = Request::new("POST", "/api/v1/queues/mails/lane/retry?key=failed");
+    now.token(&secret("boss")).send(&api.address).done();
     for path in ["?state=retrying", "?state=retrying,scheduled", "?state=retrying&by=key"] {
         let keys = keys_of_all_pages(&eyes, &format!("/queues/mails/lanes{path}"));
         assert_eq!(keys, ["failed"], "{path}");

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::client::{Answer, Request};
+use super::client::{Answer, Request, held};
 use crate::site::{PATIENCE, Site, eventually, secret};
 
 const TOKENS: &str = "[http]\naudit_file = \"audit.ndjson\"\ntokens = [\
@@ -113,12 +113,8 @@ pub(super) fn end(api: &Api, queue: &str, outcome: &str, error: Option<&str>) {
     let claim = json!({ "worker": "w", "queues": [queue], "limit": 100 });
     let claimed = Request::new("POST", "/api/v1/work/claim").json(&claim);
     let claimed = claimed.token(&secret("boss")).send(&api.address).done();
-    let results: Vec<Value> = (claimed["lanes"].as_array().unwrap().iter())
-        .map(|lane| {
-            json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
-                "outcome": outcome, "error": error })
-        })
-        .collect();
+    let result = |lane: &Value| held(lane, json!({ "outcome": outcome, "error": error }));
+    let results: Vec<Value> = claimed["lanes"].as_array().unwrap().iter().map(result).collect();
     let settle = json!({ "worker": "w", "results": results });
     let settle = Request::new("POST", "/api/v1/work/settle").json(&settle);
     settle.token(&secret("boss")).send(&api.address).done();
@@ -310,7 +306,7 @@ fn an_admin_of_one_queue_cannot_take_a_lane_of_another_from_its_holder() {
     let deed = [("deed", "lane.release"), ("queue", "mails"), ("lane", named), ("mark", &mark)];
     let answer = narrow.submit("/do", &deed);
     assert_ne!(answer.header("location"), Some("/queues"), "{}", answer.text());
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
+    let result = held(&lane, json!({ "outcome": "done" }));
     let settled =
         boss("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
     assert_eq!(settled["results"][0]["status"], "ok", "its holder keeps it: {settled}");
