@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use seriatim::limits::PAYLOAD_BYTES_MAX;
 
 use super::Api;
 use super::client::{Request, held};
@@ -587,7 +588,7 @@ fn what_is_scheduled_tells_its_task_and_who_made_it_and_is_moved_to_another_time
 }
 
 #[test]
-fn of_a_list_that_grows_while_it_is_paged_no_job_is_lost_or_shown_twice() {
+fn while_ten_thousand_jobs_arrive_each_row_is_seen_once_from_page_to_page() {
     const MANY: usize = 10_000;
     let api = guarded();
     let eyes = Visitor::log_in(&api, "eyes");
@@ -674,4 +675,35 @@ fn what_happened_to_a_key_goes_on_from_page_to_page_until_its_first_event() {
     assert_eq!(queued, 40, "{seen:?}");
     assert!((3..=4).contains(&pages), "{pages}");
     assert!(eyes.page("/key/events?k=k&until=2020-01-01T00:00:00Z").contains("Nothing more is"));
+}
+
+/// Of the page of the largest job; of others, which show a line of it.
+const PAGE_BYTES_MAX: usize = 100_000;
+const LIST_BYTES_MAX: usize = 30_000;
+
+#[test]
+fn a_payload_of_4_mib_leaves_its_page_small_and_is_fetched_whole() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    // Marks that take five times the room where they are shown.
+    let piece = r#"<b>\"é\\"#;
+    let room = PAYLOAD_BYTES_MAX - 2;
+    let inner = piece.repeat(room / piece.len());
+    let payload = format!("\"{inner}{}\"", "x".repeat(room - inner.len()));
+    let body = format!("{{\"key\":\"large\",\"payload\":{payload}}}");
+    let push = Request::new("POST", "/api/v1/queues/orders/jobs").body("application/json", body);
+    let pushed = push.send(&api.address).done();
+    let path = format!("/jobs/{}", pushed["jobs"][0]["job_id"].as_str().unwrap());
+    let page = api.get(&path);
+    assert!(page.status == 200 && page.body.len() <= PAGE_BYTES_MAX, "{}", page.body.len());
+    let text = page.text();
+    assert!(text.contains("4,194,304 bytes; the page shows the beginning"), "{text}");
+    let link = format!("href=\"{path}/payload\" download");
+    assert!(text.contains(&link), "{link}: {text}");
+    for list in ["/jobs?queue=orders", "/key?k=large", "/search?q=payload%3Axxxx", "/"] {
+        let list_page = api.get(list);
+        assert!(list_page.body.len() <= LIST_BYTES_MAX, "{list}: {}", list_page.body.len());
+    }
+    let file = api.get(&format!("{path}/payload"));
+    assert!(file.body == payload.as_bytes(), "it is another one");
+    assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
 }

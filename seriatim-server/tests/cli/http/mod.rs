@@ -29,6 +29,7 @@ mod people;
 mod plain;
 mod proxy;
 mod push;
+mod reasons;
 mod repair;
 mod results;
 mod siege;

@@ -479,7 +479,7 @@ fn an_admin_of_one_queue_does_not_learn_of_which_queue_another_job_is() {
 }
 
 /// The text of a page: what forms and scripts have in attributes may be what it was.
-fn between_tags(page: &str) -> String {
+pub(super) fn between_tags(page: &str) -> String {
     page.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect()
 }
 
