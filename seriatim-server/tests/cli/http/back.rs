@@ -64,8 +64,9 @@ fn hoarded_lanes_are_taken_back_and_work_goes_on() {
     on_each_store(|site| hoarded(site("")));
 }
 
-fn long_leases(site: Site) {
-    let api = Api::with(site, |_| {});
+#[test]
+fn a_lease_is_no_longer_than_the_queue_allows() {
+    let api = Api::start("");
     let push = |lease| {
         let job = json!({ "key": "k", "lease_ttl": lease });
         api.post("/api/v1/queues/orders/jobs", &job)
@@ -88,14 +89,12 @@ fn long_leases(site: Site) {
     beat(86_400).done();
 }
 
-#[test]
-fn a_lease_is_no_longer_than_the_queue_allows() {
-    on_each_store(|site| long_leases(site("")));
-}
+const TWENTY: &str = "[http]\nimplied_queues = 20\n[queues.declared]\nmode = \"parallel\"\n";
 
 /// A producer that pushes to ever new names.
-fn filled(site: Site) {
-    let api = Api::with(site, |_| {});
+#[test]
+fn pushes_make_so_many_queues_and_no_more() {
+    let api = Api::start(TWENTY);
     let push = |queue: &str| api.post(&format!("/api/v1/queues/{queue}/jobs"), &json!({}));
     for i in 0..20 {
         assert_eq!(push(&format!("made-up-{i}")).done()["created"], true);
@@ -120,13 +119,6 @@ fn filled(site: Site) {
     push("another").refused(409);
     api.put("/api/v1/queues/made-up-8", &json!({ "mode": "parallel" })).done();
     push("another").done();
-}
-
-const TWENTY: &str = "[http]\nimplied_queues = 20\n[queues.declared]\nmode = \"parallel\"\n";
-
-#[test]
-fn pushes_make_so_many_queues_and_no_more() {
-    on_each_store(|site| filled(site(TWENTY)));
 }
 
 fn deleted(site: Site) {
