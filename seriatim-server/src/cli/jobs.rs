@@ -323,9 +323,10 @@ struct AmendedJob {
 async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<()> {
     let is_time = matches!(change, Change::RunAt(_));
     let job = amended(store, id, change).await?;
-    let lane = match is_time && is_gathered(store, &job).await? {
-        true => waits_in(store, &job).await,
-        false => None,
+    // There the jobs of a key run together, when their lane is due.
+    let lane = match find::queue(store, &job.queue).await?.queue.mode {
+        Mode::Accumulate if is_time => waits_in(store, &job).await,
+        _ => None,
     };
     if json {
         // Of a running lane, that is when its turn was due.
@@ -345,11 +346,6 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         hint(format!("in accumulate the jobs of a key run together: {jobs}"));
     }
     Ok(())
-}
-
-/// Whether the jobs of its key run together, when their lane is due.
-async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool> {
-    Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }
 
 async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<()> {
