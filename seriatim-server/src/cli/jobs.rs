@@ -324,9 +324,11 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
     let is_time = matches!(change, Change::RunAt(_));
     let job = amended(store, id, change).await?;
     // There the jobs of a key run together, when their lane is due.
-    let lane = match find::queue(store, &job.queue).await?.queue.mode {
-        Mode::Accumulate if is_time => waits_in(store, &job).await,
-        _ => None,
+    let is_gathered =
+        is_time && find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate;
+    let lane = match is_gathered {
+        true => waits_in(store, &job).await,
+        false => None,
     };
     if json {
         // Of a running lane, that is when its turn was due.
