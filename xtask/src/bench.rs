@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: our own figures on each store, beside the bare limit of its database.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,18 +102,14 @@ fn rounds(
             if keys != "0" {
                 command.args(["--keys", &keys]);
             }
-            if runs_limit(name) {
+            // The limit is that of the round: one run measures it.
+            if *name == SHAPES[0].2 {
                 command.arg("--limit");
             }
             runs.push(object_of(name, &mut command)?);
         }
     }
     Ok(all)
-}
-
-/// The limit is that of the round: one run measures it.
-fn runs_limit(name: &str) -> bool {
-    name == SHAPES[0].2
 }
 
 /// The URL of a file that does not exist.
@@ -124,11 +120,7 @@ fn new_file(root: &Path) -> Result<String, String> {
 /// An empty folder on the disk that is measured.
 fn new_folder(root: &Path) -> Result<PathBuf, String> {
     let folder = root.join("target/bench");
-    let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(failed)?;
-    }
-    fs::create_dir_all(&folder).map_err(failed)?;
+    files::new_folder(&folder)?;
     Ok(folder)
 }
 

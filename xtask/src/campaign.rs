@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -93,7 +93,8 @@ fn one_round(
     jobs: u64,
     figures: &mut Figures,
 ) -> Result<(), String> {
-    let (lines, log) = files_of(folder, store, seed);
+    // The figures of a round, and what it printed.
+    let [lines, log] = ["ndjson", "log"].map(|end| folder.join(format!("{store}-{seed}.{end}")));
     let _ = fs::remove_file(&lines);
     let output = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
     let errors = output.try_clone().map_err(|e| format!("{}: {e}", log.display()))?;
@@ -127,12 +128,6 @@ fn tests_of(store: &str) -> String {
         "postgres" => "test(faults::fleet::postgres_) | test(faults::promotion::)".to_owned(),
         _ => format!("test(faults::fleet::{store}_)"),
     }
-}
-
-/// The figures of a round, and what it printed.
-fn files_of(folder: &Path, store: &str, seed: u64) -> (PathBuf, PathBuf) {
-    let name = format!("{store}-{seed}");
-    (folder.join(format!("{name}.ndjson")), folder.join(format!("{name}.log")))
 }
 
 impl Figures {

@@ -102,8 +102,10 @@ impl<'r> Report<'r> {
     fn open(root: &'r Path) -> Result<Self, String> {
         let built = root.join(BUILT);
         let profile = built.join("all.profdata");
-        let (raw, list) =
-            (files_in(&built, |path| ends_in(path, "profraw"))?, built.join("profraw"));
+        let (raw, list) = (
+            files_in(&built, |path| path.extension().is_some_and(|end| end == "profraw"))?,
+            built.join("profraw"),
+        );
         let lines: Vec<String> = raw.iter().map(|path| path.display().to_string()).collect();
         fs::write(&list, lines.join("\n")).map_err(|e| format!("{}: {e}", list.display()))?;
         let mut merge = Command::new(find_program(PROFDATA, LLVM_PACKAGE)?);
@@ -162,10 +164,6 @@ fn files_in(folder: &Path, is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<Path
         .map(|entry| entry.map(|entry| entry.path()))
         .collect();
     Ok(paths.map_err(failed)?.into_iter().filter(|path| is_wanted(path)).collect())
-}
-
-fn ends_in(path: &Path, wanted: &str) -> bool {
-    path.extension().is_some_and(|extension| extension == wanted)
 }
 
 /// Dependencies are libraries, so each program is a test or the product.

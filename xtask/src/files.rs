@@ -28,6 +28,24 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map(drop).map_err(|e| format!("{}: {e}", from.display()))
 }
 
+/// Copies the files of a folder, without the folders in it.
+pub(crate) fn copy_files(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", from.display());
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.path().is_file() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a folder, without what it had.
+pub(crate) fn new_folder(path: &Path) -> Result<(), String> {
+    let _ = fs::remove_dir_all(path);
+    fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
 fn make_parent(path: &Path) -> Result<(), String> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))

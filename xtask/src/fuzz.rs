@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Output;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use seriatim_testkit::fuzz::{REPORT, SECONDS_VARIABLE, SEED_VARIABLE};
 
@@ -24,7 +23,7 @@ struct Surface {
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let mut args = Args::new(args, USAGE);
     let minutes = args.value("--minutes", 0)?;
-    let seed = args.value("--seed", chance())?;
+    let seed = args.value("--seed", std::process::id().into())?;
     let only: String = args.value("--only", String::new())?;
     args.end(minutes > 0)?;
     let mut surfaces: Vec<Surface> = Vec::new();
@@ -49,10 +48,6 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::Failed(format!("failures found by: {}", failed.join(", ")))),
     }
-}
-
-fn chance() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn list(root: &Path, package: &'static str) -> Result<Vec<Surface>, String> {

@@ -46,7 +46,6 @@ Developer commands of Seriatim.
                                 test runner (`cargo nextest run`, else `cargo test`)
     cargo xtask checks          all of that which runs no test: fmt, tidy, clippy, names, rows
     cargo xtask tidy            style rules that rustfmt and clippy do not check
-    cargo xtask tidy --arrows   prints the table of ARCHITECTURE.md for the current imports
     cargo xtask names [--write] compares (or records) the public names of the library
     cargo xtask coverage [--write]
                                 lines and branches of the crates that the tests run, by folder
@@ -129,7 +128,6 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["checks"] => checks::run(&root())?,
         ["tidy"] => tidy::run(&root())?,
-        ["tidy", "--arrows"] => tidy::arrows(&root())?,
         ["names"] => names::check(&root())?,
         ["names", "--write"] => names::write(&root())?,
         ["coverage", rest @ ..] => coverage::run(&root(), rest)?,

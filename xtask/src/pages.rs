@@ -196,12 +196,10 @@ fn time(port: u16, page: &str) -> Result<String, String> {
         times.push(started.elapsed());
     }
     times.sort_unstable();
-    let ms = |part: usize| times.get(times.len() * part / 100).map_or(0.0, in_ms);
+    let ms = |part: usize| {
+        times.get(times.len() * part / 100).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    };
     Ok(format!("| `{page}` | {:.1} | {:.1} | {} |\n", ms(50), ms(95), bytes.div_ceil(1_000)))
-}
-
-fn in_ms(time: &Duration) -> f64 {
-    time.as_secs_f64() * 1_000.0
 }
 
 #[cfg(test)]

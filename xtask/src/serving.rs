@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use seriatim_testkit::{Mysql, Postgres, Redis};
 
-use crate::{cargo, step};
+use crate::{cargo, files, step};
 
 /// For a server to start.
 const START: Duration = Duration::from_secs(20);
@@ -65,8 +65,7 @@ pub(crate) fn with_store<T>(
     match store {
         "sqlite" => {
             let folder = root.join("target/serving");
-            let _ = fs::remove_dir_all(&folder);
-            fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+            files::new_folder(&folder)?;
             let result = run(&format!("sqlite:{}/store.db", folder.display()));
             let _ = fs::remove_dir_all(&folder);
             result
@@ -78,9 +77,8 @@ pub(crate) fn with_store<T>(
 }
 
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let path = folder.join(name);
-    fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    files::write(&path, text)?;
     Ok(path)
 }
 

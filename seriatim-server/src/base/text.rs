@@ -1,5 +1,7 @@
 //! Foreign text, made safe for a terminal.
 
+use std::fmt::Write as _;
+
 pub(crate) use seriatim::text::one_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -127,6 +129,15 @@ pub(crate) fn json_plain(json: &str) -> String {
         }
     }
     plain
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// `1 lane`, `2 lanes`, `2 batches`.

@@ -85,17 +85,6 @@ struct Block {
     bytes: usize,
 }
 
-impl Block {
-    fn has_room(&self) -> bool {
-        self.jobs < BLOCK_JOBS && self.bytes < BLOCK_BYTES
-    }
-
-    fn add(&mut self, jobs: usize, bytes: usize) {
-        self.jobs += jobs;
-        self.bytes += bytes;
-    }
-}
-
 /// Why nothing, or not all, was given back.
 pub(crate) struct Refused {
     pub(crate) kind: ErrorKind,
@@ -202,8 +191,12 @@ impl Export<'_> {
                 return Err(conflict(format!("more than {JOBS_MAX} jobs")));
             }
             let bytes = jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
-            match blocks.last_mut().filter(|block| block.has_room()) {
-                Some(block) => block.add(jobs.len(), bytes),
+            let has_room =
+                |block: &&mut Block| block.jobs < BLOCK_JOBS && block.bytes < BLOCK_BYTES;
+            match blocks.last_mut().filter(has_room) {
+                Some(block) => {
+                    (block.jobs, block.bytes) = (block.jobs + jobs.len(), block.bytes + bytes);
+                }
                 None if jobs.is_empty() => {}
                 None => blocks.push(Block { after, jobs: jobs.len(), bytes }),
             }

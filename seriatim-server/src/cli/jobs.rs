@@ -323,7 +323,10 @@ struct AmendedJob {
 async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<()> {
     let is_time = matches!(change, Change::RunAt(_));
     let job = amended(store, id, change).await?;
-    let lane = match is_time && is_gathered(store, &job).await? {
+    // There the jobs of a key run together, when their lane is due.
+    let is_gathered =
+        is_time && find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate;
+    let lane = match is_gathered {
         true => waits_in(store, &job).await,
         false => None,
     };
@@ -345,11 +348,6 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         hint(format!("in accumulate the jobs of a key run together: {jobs}"));
     }
     Ok(())
-}
-
-/// Whether the jobs of its key run together, when their lane is due.
-async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool> {
-    Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }
 
 async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<()> {

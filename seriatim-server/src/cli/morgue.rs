@@ -174,7 +174,9 @@ impl Morgue {
 
     async fn requeue(&self, store: SharedStore, which: &Which, paced: &Paced) -> Result<()> {
         if let Paced { rate: None, error: None, since: None } = paced {
-            return self.requeue_now(&*store, which).await;
+            find::queue(&*store, &self.queue).await?;
+            let acted = act::repeat(&*store, Bulk::Requeue(self.selected(which))).await?;
+            return self.told(acted, which, "requeued");
         }
         if !which.all {
             let wanted = "--rate, --error and --since choose among all dead jobs of the queue: write `--all` instead of ids or keys";
@@ -188,12 +190,6 @@ impl Morgue {
         };
         let counted = operations::preview(&*store, &wish).await?;
         carry_out(store, wish, &counted, self.common.json).await
-    }
-
-    async fn requeue_now(&self, store: &dyn Store, which: &Which) -> Result<()> {
-        find::queue(store, &self.queue).await?;
-        let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
-        self.told(acted, which, "requeued")
     }
 
     async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<()> {

@@ -274,7 +274,8 @@ impl Conversation {
         queue: &str,
         jobs: &impl Serialize,
     ) -> Result<Vec<Result<String, String>>, String> {
-        let path = jobs_path(queue)?;
+        check_queue(queue)?;
+        let path = format!("/queues/{queue}/jobs");
         let body = serde_json::to_string(jobs).map_err(|error| error.to_string())?;
         let answer = self.front.api.ask(&self.visitor, Method::POST, &path, body).await;
         job::pushed(&answer.map_err(|refusal| refusal.text)?)
@@ -564,9 +565,4 @@ impl Conversation {
 /// Its characters need no escapes in a path.
 fn check_queue(name: &str) -> Result<(), String> {
     seriatim::store::validate_queue_name(name).map_err(|error| format!("queue {name:?}: {error}"))
-}
-
-fn jobs_path(queue: &str) -> Result<String, String> {
-    check_queue(queue)?;
-    Ok(format!("/queues/{queue}/jobs"))
 }

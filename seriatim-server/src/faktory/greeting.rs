@@ -6,6 +6,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::base::random::random;
+use crate::base::text::hex;
 
 /// Random bytes that keep the hash of a password from being used again.
 const SALT_BYTES: usize = 16;
@@ -74,14 +75,6 @@ impl Hello {
         let text = text.trim().strip_prefix("HELLO ").ok_or("write HELLO first")?;
         serde_json::from_str(text).map_err(|error| format!("HELLO: {error}"))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What the ready-made workers of files share: one job after the other, checksums, and names that appear
 //! all at once.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::stopped::given_up;
+use crate::base::text::hex;
 
 /// Bytes of one read. A job stops after at most one such piece.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
@@ -219,15 +219,6 @@ pub(crate) fn sha256(
         hash.update(&piece[..count]);
         read(count as u64)?;
     }
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The name of something hidden beside a file: the beginning of the file's, if the whole would be too long, and what

@@ -229,7 +229,7 @@ fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, In
 fn name_of(jobs: &[&TurnJob]) -> String {
     let mut hash = Sha256::new();
     jobs.iter().for_each(|job| hash.update(job.id.to_bytes()));
-    super::files::hex(&hash.finalize())
+    crate::base::text::hex(&hash.finalize())
 }
 
 /// RFC 3986: what is neither a letter, a digit nor one of `-._~` as `%` and its byte.

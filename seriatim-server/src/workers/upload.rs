@@ -14,8 +14,9 @@ use seriatim::{Context, Steps};
 use sha2::{Digest, Sha256};
 
 use super::bucket::{Kept, Object, Part, Sum};
-use super::files::{PIECE_BYTES, Trouble, hex};
+use super::files::{PIECE_BYTES, Trouble};
 use super::stopped::must_end;
+use crate::base::text::hex;
 
 /// Bytes of a part, unless that makes too many. A file of no more goes in one request.
 const PART_BYTES: u64 = 8 << 20;

@@ -1,14 +1,16 @@
 //! What worker programs answer, and what happens to invalid answers.
 
 use std::fs;
+use std::ops::Deref;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
-use seriatim::store::{Declare, JobState, JobView};
-use seriatim::{Client, Job, JobId, Queue, SharedStore};
+use serde_json::json;
+use seriatim::store::{JobState, JobView};
+use seriatim::{Client, Job, JobId};
 
-use crate::site::{QUEUE, Serving, Site, eventually, kill, text};
+use crate::builtin::Ready;
+use crate::site::{Serving, eventually, kill, text};
 
 /// A command that prints what its payload says, with `LANE` and `BATCH` filled in, and ends with its code.
 const COMMAND: &str = "
@@ -32,9 +34,15 @@ for line in sys.stdin:
         sys.stdout.flush()
 ";
 
-struct Shop {
-    site: Site,
-    store: SharedStore,
+/// A site with a program, whose jobs are not tried again.
+struct Shop(Ready);
+
+impl Deref for Shop {
+    type Target = Ready;
+
+    fn deref(&self) -> &Ready {
+        &self.0
+    }
 }
 
 impl Shop {
@@ -43,37 +51,21 @@ impl Shop {
     }
 
     async fn with(queue: &str, worker: &str, program: &str) -> Self {
-        let site = Site::new(&format!(
-            "[node]\nlease = \"5s\"\nheartbeat = \"300ms\"\n\
-             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n{queue}\n\
-             [[workers]]\nqueue = \"{QUEUE}\"\n{worker}\n"
-        ));
-        fs::write(site.path("worker.py"), program).unwrap();
-        let store = site.store().await;
-        let queue = Queue::fifo(QUEUE).retain_completed(Duration::from_secs(3_600));
-        store.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
-        Self { site, store }
-    }
-
-    async fn push(&self, key: &str, payload: Value) -> JobId {
-        let job = Job::new(QUEUE, &payload).unwrap().key(key).max_retries(0);
-        Client::new(self.store.clone()).push(job).await.unwrap().job_id
-    }
-
-    fn serve(&self) -> Serving {
-        self.site.serve("history.ndjson")
+        let queue = format!("max_retries = 0\n{queue}");
+        let ready = Ready::on("lease = \"5s\"", "fifo", &queue, worker).await;
+        ready.write("worker.py", program);
+        Self(ready)
     }
 
     /// The job when its call has ended: gone from the queue, or waiting for later.
     async fn ends(&self, id: JobId) -> JobView {
-        let job = async || self.store.job(id).await.unwrap().unwrap();
         let has_ended = async || {
-            let job = job().await;
+            let job = self.job(id).await;
             let is_later = job.run_at > seriatim::Timestamp::of_this_machine();
             !matches!(job.state, JobState::Queued | JobState::Running) || is_later
         };
         eventually("a job ends", has_ended).await;
-        job().await
+        self.job(id).await
     }
 
     async fn fails(&self, id: JobId, what: &str, parts: &[&str]) {
@@ -81,14 +73,6 @@ impl Shop {
         let error = job.error.clone().unwrap_or_default();
         let says = parts.iter().all(|part| error.contains(part));
         assert!(job.state == JobState::Dead && says, "{what}\n{parts:?}\n{job:?}");
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.site.path("history.ndjson.log")).unwrap()
-    }
-
-    async fn logs(&self, text: &str) {
-        eventually(text, async || self.log().contains(text)).await;
     }
 }
 

@@ -16,18 +16,25 @@ use seriatim::{Client, Job, JobId, Mode, Queue, SharedStore};
 use crate::receiver::{Receiver, answer};
 use crate::site::{QUEUE, Serving, Site, eventually, kill, text, wait_until};
 
-/// A site with one ready-made worker.
+/// A site with one worker, and its store.
 pub(crate) struct Ready {
     pub(crate) site: Site,
-    store: SharedStore,
+    pub(crate) store: SharedStore,
 }
 
 impl Ready {
+    /// For a ready-made one.
     pub(crate) async fn new(mode: &str, queue: &str, worker: &str) -> Self {
+        let node = "lease = \"2s\"\nshutdown_timeout = \"1s\"";
+        let queue = format!("backoff = {{ kind = \"constant\", base = \"10ms\" }}\n{queue}");
+        Self::on(node, mode, &queue, worker).await
+    }
+
+    /// The lines of its node, of its queue and of its worker.
+    pub(crate) async fn on(node: &str, mode: &str, queue: &str, worker: &str) -> Self {
         let site = Site::new(&format!(
-            "[node]\nlease = \"2s\"\nheartbeat = \"300ms\"\nshutdown_timeout = \"1s\"\n\
-             [queues.{QUEUE}]\nmode = \"{mode}\"\nretain_completed = \"1h\"\n\
-             backoff = {{ kind = \"constant\", base = \"10ms\" }}\n{queue}\n\
+            "[node]\nheartbeat = \"300ms\"\n{node}\n\
+             [queues.{QUEUE}]\nmode = \"{mode}\"\nretain_completed = \"1h\"\n{queue}\n\
              [[workers]]\nqueue = \"{QUEUE}\"\n{worker}\n"
         ));
         let store = site.store().await;
@@ -69,6 +76,10 @@ impl Ready {
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.site.path("history.ndjson.log")).unwrap()
+    }
+
+    pub(crate) async fn logs(&self, text: &str) {
+        eventually(text, async || self.log().contains(text)).await;
     }
 
     pub(crate) fn program(&self, name: &str, script: &str) {

@@ -184,35 +184,24 @@ fn l21_bench_measures_a_store_of_its_own() {
 }
 
 #[test]
-fn a_claim_is_measured_beside_a_backlog() {
-    let site = Site::new("");
-    let output = site.run(&["bench", "--backlog", "2000", "--json"]);
-    assert!(output.status.success(), "{}", text(&output));
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for figure in ["ratio_p50", "stats_ms"] {
-        assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
-    }
-}
-
-#[test]
-fn pushes_and_turns_of_one_key_are_measured_behind_many() {
-    let site = Site::new("");
-    let output = site.run(&["bench", "--hot", "1000", "--mode", "fifo", "--json"]);
-    assert!(output.status.success(), "{}", text(&output));
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for figure in ["ratio_p50", "drain_first_tenth_per_s", "drain_last_tenth_per_s"] {
-        assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
-    }
-}
-
-#[test]
-fn the_beginning_of_a_churn_is_compared_with_its_end() {
-    let site = Site::new("");
-    let output = site.run(&["bench", "--churn", "2s", "--mode", "fifo", "--json"]);
-    assert!(output.status.success(), "{}", text(&output));
-    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for figure in ["jobs", "last_tenth_per_s", "first_tenth_bytes", "last_tenth_bytes"] {
-        assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
+fn bench_also_measures_claims_beside_a_backlog_one_key_behind_many_jobs_and_a_churn() {
+    for (what, figures) in [
+        (&["--backlog", "2000"][..], &["ratio_p50", "stats_ms"][..]),
+        (
+            &["--hot", "1000", "--mode", "fifo"],
+            &["ratio_p50", "drain_first_tenth_per_s", "drain_last_tenth_per_s"],
+        ),
+        (
+            &["--churn", "2s", "--mode", "fifo"],
+            &["jobs", "last_tenth_per_s", "first_tenth_bytes", "last_tenth_bytes"],
+        ),
+    ] {
+        let output = Site::new("").run(&[&["bench", "--json"], what].concat());
+        assert!(output.status.success(), "{}", text(&output));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for figure in figures {
+            assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
+        }
     }
 }
 

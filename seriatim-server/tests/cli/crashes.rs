@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use seriatim::{Client, Job, Queue, Timestamp};
+use seriatim::{Client, Job, Queue};
 use seriatim_verify::checker::{Recorder, Report, check_files};
 
-use crate::site::{QUEUE, Site, eventually, wait_until};
+use crate::site::{QUEUE, Site, eventually, push_recorded, wait_until};
 
 const KEYS: u32 = 50;
 /// Each is a process of its own.
@@ -40,24 +40,12 @@ fn queue(mode: &str) -> Queue {
 }
 
 async fn push(site: &Site, recorder: &Arc<Recorder<BufWriter<File>>>, jobs: u32) {
-    let mut pushers = Vec::new();
-    for pusher in 0..4 {
-        let (client, recorder) = (Client::new(site.store().await), recorder.clone());
-        pushers.push(tokio::spawn(async move {
-            for number in (pusher..jobs).step_by(4) {
-                let payload = serde_json::json!({ "number": number });
-                let job = Job::new(QUEUE, &payload).unwrap().key(format!("key-{}", number % KEYS));
-                let job = job.score(f64::from(number));
-                let sent_at = Timestamp::of_this_machine();
-                let answer = client.push(job.clone()).await;
-                recorder.pushed(sent_at, &job, Some(&answer));
-                answer.unwrap();
-            }
-        }));
-    }
-    for pusher in pushers {
-        pusher.await.unwrap();
-    }
+    let job = |number| {
+        let payload = serde_json::json!({ "number": number });
+        let job = Job::new(QUEUE, &payload).unwrap().key(format!("key-{}", number % KEYS));
+        job.score(f64::from(number))
+    };
+    push_recorded(&site.store().await, recorder, 0..jobs, job).await;
 }
 
 async fn judge(site: &Site, recorder: &Recorder<BufWriter<File>>, histories: &[&str]) -> Report {

@@ -8,7 +8,7 @@ use seriatim::store::{Declare, QueueStats};
 use seriatim::{Batch, Client, Engine, Failure, Groups, Job, Queue, Share, SharedStore};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::faults::Server;
+use crate::faults::{Server, on_each_server};
 use crate::site::{QUEUE, Site, eventually, jobs_or, text};
 
 const JOBS: u64 = 600;
@@ -156,15 +156,6 @@ async fn dead_jobs_go_back_at_their_rate_and_in_order(server: Server) {
     // How long they take depends on the machine.
     let took = starts[jobs - 1].0.duration_since(began);
     println!("{}: {:.1} a second", store.capabilities().name, jobs as f64 / took.as_secs_f64());
-}
-
-macro_rules! on_each_server {
-    ($($name:ident: $case:ident($server:ident);)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            $case(Server::$server()).await;
-        }
-    )*};
 }
 
 on_each_server! {

@@ -2,36 +2,40 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use seriatim::store::{Declare, JobQuery, JobState, JobView, Push};
-use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
+use seriatim::{Client, Job, Queue};
 use seriatim_verify::checker::check_files;
 
+use crate::builtin::Ready;
 use crate::clients::PYTHON_CLIENT;
-use crate::site::{QUEUE, Site, eventually, is_alive, kill, wait_until};
+use crate::site::{QUEUE, Site, eventually, is_alive, kill, push_recorded, wait_until};
 
 /// A site with a Python worker: `body` is the function `handle(lane)`.
-struct Team {
-    site: Site,
-    store: SharedStore,
+struct Team(Ready);
+
+impl Deref for Team {
+    type Target = Ready;
+
+    fn deref(&self) -> &Ready {
+        &self.0
+    }
 }
 
 impl Team {
     async fn new(queue: &str, worker: &str, body: &str) -> Self {
-        let site = Site::new(&format!(
-            "[node]\nconcurrency = 16\nlease = \"5s\"\nheartbeat = \"300ms\"\n\
-             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n{queue}\n\
-             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n\
-             env = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n{worker}\n"
-        ));
-        fs::create_dir(site.path("seen")).unwrap();
-        let store = site.store().await;
-        let team = Self { site, store };
+        let node = "concurrency = 16\nlease = \"5s\"";
+        let worker = format!(
+            "process = [\"python3\", \"worker.py\"]\nenv = {{ PYTHONPATH = {PYTHON_CLIENT:?} }}\n{worker}"
+        );
+        let team = Self(Ready::on(node, "fifo", queue, &worker).await);
+        fs::create_dir(team.site.path("seen")).unwrap();
         team.install(body);
         team
     }
@@ -51,22 +55,6 @@ impl Team {
         );
         fs::write(self.site.path("worker.new"), program).unwrap();
         fs::rename(self.site.path("worker.new"), self.site.path("worker.py")).unwrap();
-    }
-
-    async fn push(&self, key: &str, payload: Value) -> JobId {
-        let job = Job::new(QUEUE, &payload).unwrap().key(key);
-        Client::new(self.store.clone()).push(job).await.unwrap().job_id
-    }
-
-    async fn job(&self, id: JobId) -> JobView {
-        self.store.job(id).await.unwrap().unwrap()
-    }
-
-    async fn ends(&self, id: JobId) -> JobView {
-        let has_ended =
-            async || !matches!(self.job(id).await.state, JobState::Queued | JobState::Running);
-        eventually("a job ends", has_ended).await;
-        self.job(id).await
     }
 
     async fn sees(&self, what: &str) {
@@ -89,14 +77,6 @@ impl Team {
         let query = JobQuery::new(QUEUE, JobState::Dead);
         self.store.jobs(query).await.unwrap().rows
     }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.site.path("history.ndjson.log")).unwrap()
-    }
-
-    async fn logs(&self, text: &str) {
-        eventually(text, async || self.log().contains(text)).await;
-    }
 }
 
 const RANDOM_CRASHES: &str = "
@@ -107,25 +87,12 @@ def handle(lane):
 ";
 
 async fn push_numbered(team: &Team, recorder: &Recorder, numbers: std::ops::Range<u32>) {
-    let mut pushers = Vec::new();
-    for pusher in 0..4 {
-        let (client, recorder) = (Client::new(team.store.clone()), recorder.clone());
-        let numbers = numbers.clone().skip(pusher).step_by(4);
-        pushers.push(tokio::spawn(async move {
-            for number in numbers {
-                let payload = json!({ "number": number, "poison": number == POISON });
-                let job = Job::new(QUEUE, &payload).unwrap().key(format!("key-{}", number % KEYS));
-                let job = job.score(f64::from(number));
-                let sent_at = Timestamp::of_this_machine();
-                let answer = client.push(job.clone()).await;
-                recorder.pushed(sent_at, &job, Some(&answer));
-                answer.unwrap();
-            }
-        }));
-    }
-    for pusher in pushers {
-        pusher.await.unwrap();
-    }
+    let job = |number| {
+        let payload = json!({ "number": number, "poison": number == POISON });
+        let job = Job::new(QUEUE, &payload).unwrap().key(format!("key-{}", number % KEYS));
+        job.score(f64::from(number))
+    };
+    push_recorded(&team.store, recorder, numbers, job).await;
 }
 
 type Recorder = Arc<seriatim_verify::checker::Recorder<std::io::BufWriter<fs::File>>>;

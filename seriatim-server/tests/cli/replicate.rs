@@ -5,13 +5,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use seriatim::JobId;
 use seriatim::store::JobState;
 use seriatim_testkit::Rsync;
 use sha2::{Digest, Sha256};
 
 use crate::bucket::{ACCESS_KEY, Bucket, SECRET_KEY, hex, refused};
 use crate::builtin::Ready;
-use crate::site::eventually;
+use crate::site::{Serving, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn replicate_writes_through_no_link_and_gives_nobody_elses_rights() {
@@ -33,10 +34,14 @@ async fn replicate_writes_through_no_link_and_gives_nobody_elses_rights() {
     assert!(copy.is_file() && copy.permissions().mode() & 0o7777 == 0o755, "{copy:?}");
 }
 
-/// Some megabytes that do not repeat.
-fn film() -> Vec<u8> {
+/// The film of most tests, and one that has three parts.
+const FILM_BYTES: usize = 5_000_000;
+const LONG_FILM_BYTES: usize = (17 << 20) + 3;
+
+/// So many bytes that do not repeat.
+fn film(bytes: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(7);
-    std::iter::repeat_with(|| random.u8(..)).take(5_000_000).collect()
+    std::iter::repeat_with(|| random.u8(..)).take(bytes).collect()
 }
 
 fn part_of(content: &[u8]) -> String {
@@ -48,7 +53,7 @@ fn part_of(content: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun() {
     let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
-    let film = film();
+    let film = film(FILM_BYTES);
     ready.write("film.mp4", &film);
     fs::set_permissions(ready.site.path("film.mp4"), fs::Permissions::from_mode(0o440)).unwrap();
     let part = part_of(&film);
@@ -152,7 +157,7 @@ async fn n13_replicate_copies_to_another_server_goes_on_where_it_broke_off_and_s
 {
     let server = Rsync::start().unwrap();
     let ready = to_server(&server.url(), "").await;
-    let film = film();
+    let film = film(FILM_BYTES);
     ready.write("film.mp4", &film);
     ready.write("here/.keep", "");
     let parts = server.folder().join(".seriatim-part");
@@ -206,7 +211,7 @@ async fn n13_replicate_names_the_server_that_failed_and_copies_to_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn n13_replicate_copies_through_a_remote_shell_and_pauses_without_rsync() {
+async fn n13_replicate_copies_through_a_remote_shell() {
     let worker = "builtin = \"replicate\"\nroots = [\".\"]\nrsync = [\"rsync\", \"-e\", \"./shell\"]\n\
                   servers = { archive = \"b.example:copies\" }";
     let ready = Ready::new("fifo", "", worker).await;
@@ -236,19 +241,10 @@ async fn n13_replicate_copies_through_a_remote_shell_and_pauses_without_rsync() 
     assert_eq!(ready.read("copies/movie[1].mp4"), "a film");
     assert_eq!(ready.read("copies/movie1.mp4"), "another film");
     assert_eq!(ready.read("copies/film.mp4/inside"), "a folder");
-    let worker = worker.replace("\"rsync\", ", "\"./no-rsync\", ");
-    let ready = Ready::new("fifo", "", &worker).await;
-    ready.write("film.mp4", "a film");
-    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["archive:"]})).await;
-    let serving = ready.serve();
-    eventually("the worker pauses", async || ready.log().contains("install it, or set `rsync`"))
-        .await;
-    serving.stop();
-    assert_eq!(ready.job(id).await.attempt, 0, "nothing is counted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn n13_replicate_keeps_what_it_did_before_a_job_for_which_rsync_is_missing() {
+async fn n13_replicate_pauses_without_rsync_and_keeps_what_it_did_before() {
     let worker = "builtin = \"replicate\"\nroots = [\".\"]\nrsync = [\"./no-rsync\"]\n\
                   servers = { archive = \"b.example:copies\" }";
     let ready = Ready::new("accumulate", "", worker).await;
@@ -276,12 +272,6 @@ async fn to_bucket(bucket: &Bucket, queue: &str) -> Ready {
 
 fn sha256(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
-}
-
-/// Has three parts.
-fn long_film() -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(9);
-    std::iter::repeat_with(|| random.u8(..)).take((17 << 20) + 3).collect()
 }
 
 /// A latch that a request waits for once.
@@ -314,6 +304,28 @@ fn held_at(what: &'static str) -> (Bucket, Gate) {
     (bucket, gate)
 }
 
+/// A node that copies a film of three parts into a bucket, which holds one of its requests.
+struct OnItsWay {
+    bucket: Bucket,
+    gate: Gate,
+    ready: Ready,
+    film: Vec<u8>,
+    id: JobId,
+    serving: Serving,
+}
+
+async fn film_on_its_way(held: &'static str) -> OnItsWay {
+    let (bucket, gate) = held_at(held);
+    let ready = to_bucket(&bucket, "").await;
+    let film = film(LONG_FILM_BYTES);
+    ready.write("film.mp4", &film);
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let serving = ready.serve();
+    let is_held = async || bucket.asked().iter().any(|asked| asked == held);
+    eventually("a part is under way", is_held).await;
+    OnItsWay { bucket, gate, ready, film, id, serving }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_copies_into_a_bucket_and_skips_what_is_equal() {
     let bucket = Bucket::start(|_| None);
@@ -342,19 +354,10 @@ async fn n13_replicate_copies_into_a_bucket_and_skips_what_is_equal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_goes_on_after_a_crash_with_the_parts_that_the_bucket_has() {
-    let (bucket, gate) = held_at("part 3");
-    let ready = to_bucket(&bucket, "").await;
-    let film = long_film();
-    ready.write("film.mp4", &film);
-    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
-    let serving = ready.serve();
-    let reported = async || {
-        let job = ready.job(id).await;
-        let is_held = bucket.asked().iter().any(|asked| asked == "part 3");
-        // Hashed once, and two of three parts.
-        is_held && job.progress.is_some_and(|text| text.contains("\"percent\":96.0"))
-    };
-    eventually("the last part is under way", reported).await;
+    let OnItsWay { bucket, gate, ready, film, id, serving } = film_on_its_way("part 3").await;
+    // Hashed once, and two of three parts.
+    let is_told = |text: Arc<str>| text.contains("\"percent\":96.0");
+    eventually("how far it is", async || ready.job(id).await.progress.is_some_and(is_told)).await;
     serving.kill();
     gate.open();
     let serving = ready.serve();
@@ -372,14 +375,7 @@ async fn n13_replicate_goes_on_after_a_crash_with_the_parts_that_the_bucket_has(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_sends_another_content_from_its_beginning_and_forgets_the_old_parts() {
-    let (bucket, gate) = held_at("part 2");
-    let ready = to_bucket(&bucket, "").await;
-    let mut film = long_film();
-    ready.write("film.mp4", &film);
-    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
-    let serving = ready.serve();
-    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 2");
-    eventually("a part is under way", is_held).await;
+    let OnItsWay { bucket, gate, ready, mut film, id, serving } = film_on_its_way("part 2").await;
     serving.kill();
     gate.open();
     film[0] ^= 1;
@@ -404,7 +400,7 @@ async fn n13_replicate_tries_a_bucket_again_and_publishes_no_spoiled_part() {
         failures.pop_if(|(what, _)| *what == asked).map(|(_, answer)| answer)
     });
     let ready = to_bucket(&bucket, "").await;
-    ready.write("film.mp4", long_film());
+    ready.write("film.mp4", film(LONG_FILM_BYTES));
     let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
     let serving = ready.serve();
     let job = ready.ends(id).await;
@@ -418,14 +414,7 @@ async fn n13_replicate_tries_a_bucket_again_and_publishes_no_spoiled_part() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_sends_all_parts_again_if_the_bucket_has_spoiled_one() {
-    let (bucket, gate) = held_at("part 3");
-    let ready = to_bucket(&bucket, "").await;
-    let film = long_film();
-    ready.write("film.mp4", &film);
-    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
-    let serving = ready.serve();
-    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 3");
-    eventually("the last part is under way", is_held).await;
+    let OnItsWay { bucket, gate, ready, film, id, serving } = film_on_its_way("part 3").await;
     bucket.spoil(1);
     gate.open();
     let job = ready.ends(id).await;
@@ -438,27 +427,14 @@ async fn n13_replicate_sends_all_parts_again_if_the_bucket_has_spoiled_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_replicate_leaves_no_parts_of_a_cancelled_job_and_those_of_a_stopped_one() {
-    let (bucket, gate) = held_at("part 2");
-    let ready = to_bucket(&bucket, "").await;
-    ready.write("film.mp4", long_film());
-    let order = json!({"source": "film.mp4", "targets": ["films:"]});
-    let id = ready.push("film", order.clone()).await;
-    let serving = ready.serve();
-    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 2");
-    eventually("a part is under way", is_held).await;
+    let OnItsWay { bucket, gate, ready, id, serving, .. } = film_on_its_way("part 2").await;
     ready.cancel(id).await;
     assert_eq!(ready.ends(id).await.state, JobState::Canceled);
     serving.stop();
     gate.open();
     assert_eq!(bucket.uploads(), 0, "{:?}", bucket.asked());
 
-    let (bucket, gate) = held_at("part 2");
-    let ready = to_bucket(&bucket, "").await;
-    ready.write("film.mp4", long_film());
-    let id = ready.push("film", order).await;
-    let serving = ready.serve();
-    let is_held = async || bucket.asked().iter().any(|asked| asked == "part 2");
-    eventually("a part is under way", is_held).await;
+    let OnItsWay { bucket, gate, ready, id, serving, .. } = film_on_its_way("part 2").await;
     serving.stop();
     gate.open();
     assert_eq!((ready.job(id).await.state, bucket.uploads()), (JobState::Queued, 1));

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use seriatim::{Queue, SharedStore};
+use seriatim::{Client, Job, Queue, SharedStore, Timestamp};
 use seriatim_verify::checker::Recorder;
 
 /// How long a test waits for what must happen: less than the test runner waits for the test, so that the
@@ -156,6 +157,31 @@ impl Drop for Serving {
         // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Pushes the jobs of these numbers, four at a time, and records it.
+pub(crate) async fn push_recorded(
+    store: &SharedStore,
+    recorder: &Arc<Recorder<BufWriter<File>>>,
+    numbers: Range<u32>,
+    job: fn(u32) -> Job,
+) {
+    let mut pushers = Vec::new();
+    for pusher in 0..4 {
+        let (client, recorder) = (Client::new(store.clone()), recorder.clone());
+        let numbers = numbers.clone().skip(pusher).step_by(4);
+        pushers.push(tokio::spawn(async move {
+            for job in numbers.map(job) {
+                let sent_at = Timestamp::of_this_machine();
+                let answer = client.push(job.clone()).await;
+                recorder.pushed(sent_at, &job, Some(&answer));
+                answer.unwrap();
+            }
+        }));
+    }
+    for pusher in pushers {
+        pusher.await.unwrap();
     }
 }
 

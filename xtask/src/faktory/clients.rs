@@ -1,6 +1,5 @@
 //! The clients: where they come from, and how their programs in `bench/faktory` are run.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,13 +54,7 @@ impl Client {
     /// Fetches it into its folder, unless it is there.
     pub(super) fn install(&self, root: &Path) -> Result<(), String> {
         let (from, to) = (root.join("bench/faktory"), self.folder(root));
-        let failed = |e: std::io::Error| format!("{}: {e}", from.display());
-        for entry in fs::read_dir(&from).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if entry.path().is_file() {
-                files::copy(&entry.path(), &to.join(entry.file_name()))?;
-            }
-        }
+        files::copy_files(&from, &to)?;
         let mut command = match self.program {
             Program::Node => {
                 let mut npm = Command::new("npm");

@@ -3,7 +3,6 @@
 mod contestants;
 mod report;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +13,7 @@ use self::contestants::{Contestant, GROUPS, Group, How, Server};
 use self::report::{Compared, Rates};
 use crate::args::Args;
 use crate::measured::{figure, object_of};
-use crate::{Failure, cargo, serving, step};
+use crate::{Failure, cargo, files, serving, step};
 
 const JOBS: u32 = 50_000;
 const ROUNDS: usize = 5;
@@ -70,14 +69,7 @@ fn parse(args: &[&str]) -> Result<Options, Failure> {
 /// Installs the peers in a folder of their own.
 fn install(root: &Path) -> Result<PathBuf, String> {
     let (from, to) = (root.join("bench/peers"), root.join("target/peers"));
-    let failed = |e: std::io::Error| format!("{}: {e}", to.display());
-    fs::create_dir_all(&to).map_err(failed)?;
-    for entry in fs::read_dir(&from).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.path().is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name())).map_err(failed)?;
-        }
-    }
+    files::copy_files(&from, &to)?;
     let mut npm = Command::new("npm");
     npm.args(["install", "--silent", "--no-audit", "--no-fund"]).current_dir(&to);
     step::run("npm install", &mut npm)?;
@@ -139,11 +131,7 @@ impl Bench<'_> {
     /// The URL of a file that does not exist.
     fn new_file(&self) -> Result<String, String> {
         let folder = self.peers.join("sqlite");
-        let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
-        if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(failed)?;
-        }
-        fs::create_dir_all(&folder).map_err(failed)?;
+        files::new_folder(&folder)?;
         Ok(format!("sqlite:{}", folder.join("jobs.db").display()))
     }
 }

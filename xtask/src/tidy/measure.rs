@@ -4,11 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::circles::{self, Graph};
 use super::source::Source;
-use super::table::{Circle, Table};
+use super::table::Table;
 use super::tree::{Files, Import, Tree};
 
 /// Two files may need each other, such as a type and its parts. More files are a knot.
 pub(super) const CIRCLE_FILES_MAX: usize = 2;
+
+/// Files of a room that all need each other, or its folders, whose names end with a slash.
+#[derive(Debug)]
+pub(super) struct Circle<'a> {
+    pub(super) room: &'a str,
+    pub(super) files: BTreeSet<&'a str>,
+}
 
 /// The measured crate, with its table.
 pub(super) struct Crate<'t, 'a> {
@@ -66,25 +73,23 @@ impl<'t, 'a> Crate<'t, 'a> {
         let circles = rooms.into_iter().flat_map(|(room, graph)| {
             circles::of(&graph).into_iter().map(move |files| Circle { room, files })
         });
-        let is_knot = |it: &Circle| it.is_of_folders() || it.files.len() > CIRCLE_FILES_MAX;
+        let is_knot = |it: &Circle| {
+            it.files.len() > CIRCLE_FILES_MAX || it.files.iter().all(|file| file.ends_with('/'))
+        };
         circles.filter(is_knot).collect()
     }
 
     /// The arrows that the table forbids and the crate has, for rooms in the table.
-    pub(super) fn still(&self) -> impl Iterator<Item = ((&'a str, &'a str), &Vec<Import<'a>>)> {
+    pub(super) fn forbidden(&self) -> impl Iterator<Item = ((&'a str, &'a str), &Vec<Import<'a>>)> {
         let between = self.between.iter().map(|(rooms, imports)| (*rooms, imports));
         between.filter(|((from, to), _)| {
             self.table.rooms.contains_key(from) && !self.table.allows(from, to)
         })
     }
 
-    /// The rooms that have files.
-    pub(super) fn rooms(&self) -> BTreeSet<&'a str> {
-        self.tree.files().into_iter().map(|file| self.table.room(file)).collect()
-    }
-
-    /// The rooms that are missing in the table.
-    pub(super) fn lacking(&self) -> impl Iterator<Item = &'a str> {
-        self.rooms().into_iter().filter(|room| !self.table.rooms.contains_key(room))
+    /// The rooms that have files and are missing in the table.
+    pub(super) fn lacking(&self) -> BTreeSet<&'a str> {
+        let rooms = self.tree.files().into_iter().map(|file| self.table.room(file));
+        rooms.filter(|room| !self.table.rooms.contains_key(room)).collect()
     }
 }

@@ -1,7 +1,5 @@
 //! The style rules.
 
-use std::fmt;
-
 use super::functions;
 use super::source::Source;
 use super::sql;
@@ -30,44 +28,11 @@ const MACHINE_ROOTS: [&str; 4] =
 const ENDPOINTS: [&str; 3] = ["claim", "heartbeat", "settle"];
 const IGNORED_TEST: &str = concat!("#[ig", "nore");
 const SLEEP: &str = concat!("sle", "ep(");
+/// Time is virtual there: the tests let it pass by a sleep, which takes no real time.
+const VIRTUAL_TIME: &str = "seriatim/src/engine/tests/rig.rs";
 
-/// The rule that a finding breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RuleName {
-    Whitespace,
-    Unfinished,
-    MachinePath,
-    IgnoredTest,
-    SleepInTest,
-    LongFunction,
-    LongFile,
-    LargeAsset,
-    UndocumentedFile,
-    LongSql,
-}
-
-/// A breach of a rule.
-#[derive(Debug)]
-pub(super) struct Finding {
-    pub(super) rule: RuleName,
-    pub(super) path: String,
-    /// From 1.
-    pub(super) line: usize,
-    /// The function or constant, for [`RuleName::LongFunction`] and [`RuleName::LongSql`]; otherwise empty.
-    pub(super) item: String,
-    /// Lines, if the rule limits length; otherwise 0.
-    pub(super) size: usize,
-    pub(super) message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {} ({:?})", self.path, self.line, self.message, self.rule)
-    }
-}
-
-/// Finds all breaches of one rule in a file.
-pub(super) type Rule = fn(&Source) -> Vec<Finding>;
+/// Finds all breaches of one rule in a file: a line each, with the name of the rule.
+pub(super) type Rule = fn(&Source) -> Vec<String>;
 
 /// All rules.
 pub(super) const RULES: &[Rule] = &[
@@ -83,8 +48,8 @@ pub(super) const RULES: &[Rule] = &[
     long_sql,
 ];
 
-fn whitespace(source: &Source) -> Vec<Finding> {
-    by_line(source, RuleName::Whitespace, |line| {
+fn whitespace(source: &Source) -> Vec<String> {
+    by_line(source, "Whitespace", |line| {
         if line.ends_with(char::is_whitespace) {
             Some("whitespace at the end of the line".to_owned())
         } else {
@@ -94,18 +59,18 @@ fn whitespace(source: &Source) -> Vec<Finding> {
     })
 }
 
-fn unfinished(source: &Source) -> Vec<Finding> {
+fn unfinished(source: &Source) -> Vec<String> {
     if !source.is_rust() {
         return Vec::new();
     }
-    by_line(source, RuleName::Unfinished, |line| {
+    by_line(source, "Unfinished", |line| {
         let word = UNFINISHED.iter().find(|word| line.contains(**word))?;
         Some(format!("`{word}` is for work that is not ready to be merged"))
     })
 }
 
-fn machine_path(source: &Source) -> Vec<Finding> {
-    by_line(source, RuleName::MachinePath, |line| {
+fn machine_path(source: &Source) -> Vec<String> {
+    by_line(source, "MachinePath", |line| {
         let root = MACHINE_ROOTS.iter().find(|root| has_absolute_path(line, root))?;
         Some(format!("`{root}…` is a path of one machine"))
     })
@@ -120,56 +85,48 @@ fn has_absolute_path(line: &str, root: &str) -> bool {
     })
 }
 
-fn ignored_test(source: &Source) -> Vec<Finding> {
+fn ignored_test(source: &Source) -> Vec<String> {
     if !source.is_rust() {
         return Vec::new();
     }
-    by_line(source, RuleName::IgnoredTest, |line| {
+    by_line(source, "IgnoredTest", |line| {
         line.contains(IGNORED_TEST).then(|| "a test that never runs proves nothing".to_owned())
     })
 }
 
-fn sleep_in_test(source: &Source) -> Vec<Finding> {
-    if !source.is_test() {
+fn sleep_in_test(source: &Source) -> Vec<String> {
+    if !source.is_test() || source.path == VIRTUAL_TIME {
         return Vec::new();
     }
-    by_line(source, RuleName::SleepInTest, |line| {
+    by_line(source, "SleepInTest", |line| {
         let code = line.split("//").next().unwrap_or(line);
         code.contains(SLEEP).then(|| "a test awaits a signal, it does not sleep".to_owned())
     })
 }
 
-fn long_function(source: &Source) -> Vec<Finding> {
+fn long_function(source: &Source) -> Vec<String> {
     if !source.is_rust() {
         return Vec::new();
     }
-    functions::of(&source.text)
-        .into_iter()
-        .filter(|function| function.lines > FUNCTION_LINES_MAX)
-        .map(|function| Finding {
-            rule: RuleName::LongFunction,
-            path: source.path.clone(),
-            line: function.first_line,
-            item: function.name.to_owned(),
-            size: function.lines,
-            message: format!(
-                "`{}` has {} lines, of {FUNCTION_LINES_MAX} at most",
-                function.name, function.lines
-            ),
-        })
-        .collect()
+    let functions = functions::of(&source.text).into_iter();
+    let long = functions.filter(|function| function.lines > FUNCTION_LINES_MAX);
+    let breaches = long.map(|functions::Function { name, first_line, lines }| {
+        let message = format!("`{name}` has {lines} lines, of {FUNCTION_LINES_MAX} at most");
+        breach(source, "LongFunction", first_line, &message)
+    });
+    breaches.collect()
 }
 
-fn long_file(source: &Source) -> Vec<Finding> {
+fn long_file(source: &Source) -> Vec<String> {
     let size = source.text.lines().count();
     if !source.is_rust() || size <= FILE_LINES_MAX {
         return Vec::new();
     }
     let message = format!("{size} lines, of {FILE_LINES_MAX} at most");
-    vec![Finding { size, ..finding(source, RuleName::LongFile, 1, message) }]
+    vec![breach(source, "LongFile", 1, &message)]
 }
 
-fn large_asset(source: &Source) -> Vec<Finding> {
+fn large_asset(source: &Source) -> Vec<String> {
     let Some((_, bytes_max, lines_max)) = ASSETS.iter().find(|(path, ..)| *path == source.path)
     else {
         return Vec::new();
@@ -178,52 +135,47 @@ fn large_asset(source: &Source) -> Vec<Finding> {
     let mut found = Vec::new();
     if bytes > *bytes_max {
         let message = format!("{bytes} bytes, of {bytes_max} at most: visitors load it");
-        found.push(finding(source, RuleName::LargeAsset, 1, message));
+        found.push(breach(source, "LargeAsset", 1, &message));
     }
     if lines > *lines_max {
         let message = format!("{lines} lines, of {lines_max} at most");
-        found.push(finding(source, RuleName::LargeAsset, 1, message));
+        found.push(breach(source, "LargeAsset", 1, &message));
     }
     found
 }
 
-fn undocumented_file(source: &Source) -> Vec<Finding> {
+fn undocumented_file(source: &Source) -> Vec<String> {
     let libraries = ["seriatim/src/", "seriatim-verify/src/"];
     let applies =
         source.is_rust() && libraries.iter().any(|sources| source.path.starts_with(sources));
     if !applies || source.text.starts_with("//!") {
         return Vec::new();
     }
-    let message = "begin with a line of `//!` that says what is in here".to_owned();
-    vec![finding(source, RuleName::UndocumentedFile, 1, message)]
+    let message = "begin with a line of `//!` that says what is in here";
+    vec![breach(source, "UndocumentedFile", 1, message)]
 }
 
-fn long_sql(source: &Source) -> Vec<Finding> {
+fn long_sql(source: &Source) -> Vec<String> {
     if !source.is_rust() || source.is_test() {
         return Vec::new();
     }
     let statements = sql::of(&source.text).into_iter();
     let long = statements.filter(|statement| statement.lines > SQL_LINES_MAX);
-    let findings = long.map(|sql::Statement { item, first_line, lines }| {
+    let breaches = long.map(|sql::Statement { first_line, lines }| {
         let message =
             format!("SQL of {lines} lines: {SQL_LINES_MAX} at most, longer ones in a .sql file");
-        let found = finding(source, RuleName::LongSql, first_line, message);
-        Finding { item: item.to_owned(), size: lines, ..found }
+        breach(source, "LongSql", first_line, &message)
     });
-    findings.collect()
+    breaches.collect()
 }
 
-fn by_line(
-    source: &Source,
-    rule: RuleName,
-    message: impl Fn(&str) -> Option<String>,
-) -> Vec<Finding> {
+fn by_line(source: &Source, rule: &str, message: impl Fn(&str) -> Option<String>) -> Vec<String> {
     source
         .lines()
-        .filter_map(|(number, line)| Some(finding(source, rule, number, message(line)?)))
+        .filter_map(|(number, line)| Some(breach(source, rule, number, &message(line)?)))
         .collect()
 }
 
-fn finding(source: &Source, rule: RuleName, line: usize, message: String) -> Finding {
-    Finding { rule, path: source.path.clone(), line, item: String::new(), size: 0, message }
+fn breach(source: &Source, rule: &str, line: usize, message: &str) -> String {
+    format!("{}:{line}: {message} ({rule})", source.path)
 }

@@ -9,35 +9,27 @@ const VERBS: [&str; 10] = [
 
 /// A statement in a string, or joined from several by `concat!`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Statement<'a> {
-    /// The function, constant or macro that contains it.
-    pub(super) item: &'a str,
+pub(super) struct Statement {
     /// From 1.
     pub(super) first_line: usize,
     pub(super) lines: usize,
 }
 
 /// The statements of a file.
-pub(super) fn of(text: &str) -> Vec<Statement<'_>> {
+pub(super) fn of(text: &str) -> Vec<Statement> {
     let mut statements = Vec::new();
     if !VERBS.iter().any(|verb| text.contains(verb)) {
         return statements;
     }
     let tokens = tokens::of(text);
-    let (mut item, mut at) = ("", 0);
+    let mut at = 0;
     while let Some(token) = tokens.get(at) {
-        let next = |ahead: usize| tokens.get(at + ahead).map_or("", |token| token.text);
-        match token.text {
-            "fn" | "const" | "static" => item = next(1),
-            "macro_rules" => item = next(2),
-            _ => {}
-        }
         if token.string().is_some_and(is_sql) {
             let joined = at > 2 && tokens[at - 3].text == "concat";
             let behind = if joined { end(&tokens[at..]) } else { 1 };
             let last = &tokens[at + behind - 1];
             let lines = last.line + last.text.matches('\n').count() + 1 - token.line;
-            statements.push(Statement { item, first_line: token.line, lines });
+            statements.push(Statement { first_line: token.line, lines });
             at += behind;
         } else {
             at += 1;

@@ -4,8 +4,6 @@
 //! seriatim-server/src:               a crate
 //!   app = figures job_input          a room that is more than its own folder or file
 //!   config -> protocol               what a room may import; `*` is everything
-//!   still http -> cli 14             forbidden, but there: from how many files to how many, at most
-//!   still http: auth caller scope    a circle inside a room, of these files (or folders/) at most
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,28 +23,9 @@ pub(super) struct Table<'a> {
     /// The directory of its sources.
     pub(super) sources: &'a str,
     /// The files and folders of a room, if they differ from its name.
-    pub(super) places: BTreeMap<&'a str, Vec<&'a str>>,
+    places: BTreeMap<&'a str, Vec<&'a str>>,
     /// The rooms that each room may import.
     pub(super) rooms: BTreeMap<&'a str, BTreeSet<&'a str>>,
-    pub(super) arrows: Vec<Arrow<'a>>,
-    pub(super) circles: Vec<Circle<'a>>,
-}
-
-/// A forbidden arrow that still exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Arrow<'a> {
-    pub(super) from: &'a str,
-    pub(super) to: &'a str,
-    /// Counted in pairs of files.
-    pub(super) imports_max: usize,
-}
-
-/// A forbidden circle in a room that still exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Circle<'a> {
-    pub(super) room: &'a str,
-    /// Or its folders, whose names end with a slash.
-    pub(super) files: BTreeSet<&'a str>,
 }
 
 /// The text of the file with the table.
@@ -56,7 +35,7 @@ pub(super) fn text(sources: &[Source]) -> Result<&str, String> {
 }
 
 /// The lines of the block, with the number of the first one.
-pub(super) fn block(text: &str) -> Result<(usize, Vec<&str>), String> {
+fn block(text: &str) -> Result<(usize, Vec<&str>), String> {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines.iter().position(|line| *line == BEGIN);
     let begin = begin.ok_or(format!("{FILE}: it has no block that begins with {BEGIN}"))?;
@@ -87,38 +66,28 @@ pub(super) fn read(text: &str) -> Result<Vec<Table<'_>>, String> {
 }
 
 /// Whether the part for a crate begins in this line of the block.
-pub(super) fn begins_crate(line: &str) -> bool {
+fn begins_crate(line: &str) -> bool {
     !line.starts_with(' ') && line.trim().ends_with(':')
 }
 
 /// Whether `place` is a file of the crate, or a folder with files of it.
-pub(super) fn exists(place: &str, files: &BTreeSet<&str>) -> bool {
+fn exists(place: &str, files: &BTreeSet<&str>) -> bool {
     files.iter().any(|file| is_within(file, place))
 }
 
 impl<'a> Table<'a> {
     /// Reads one line; `None` if it is not valid.
     fn line(&mut self, words: &[&'a str]) -> Option<()> {
-        match words {
-            ["still", from, "->", to, imports_max] => {
-                let imports_max = imports_max.parse().ok()?;
-                self.arrows.push(Arrow { from, to, imports_max });
-            }
-            ["still", room, files @ ..] if !files.is_empty() => {
-                let room = room.strip_suffix(':')?;
-                self.circles.push(Circle { room, files: files.iter().copied().collect() });
-            }
+        let is_new = match words {
             [room, "=", places @ ..] if !places.is_empty() => {
-                let is_new = self.places.insert(room, places.to_vec()).is_none();
-                return is_new.then_some(());
+                self.places.insert(room, places.to_vec()).is_none()
             }
             [room, "->", may @ ..] => {
-                let is_new = self.rooms.insert(room, may.iter().copied().collect()).is_none();
-                return is_new.then_some(());
+                self.rooms.insert(room, may.iter().copied().collect()).is_none()
             }
-            _ => return None,
-        }
-        Some(())
+            _ => false,
+        };
+        is_new.then_some(())
     }
 
     /// The room of a file: by the longest matching place, otherwise its top-level folder or file.
@@ -176,20 +145,4 @@ impl<'a> Table<'a> {
 /// Whether `file` is `place`, or in that folder.
 fn is_within(file: &str, place: &str) -> bool {
     file.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-impl Circle<'_> {
-    pub(super) fn is_within(&self, other: &Circle) -> bool {
-        self.room == other.room && self.files.is_subset(&other.files)
-    }
-
-    pub(super) fn is_of_folders(&self) -> bool {
-        self.files.iter().all(|file| file.ends_with('/'))
-    }
-
-    /// As a line of the table.
-    pub(super) fn line(&self) -> String {
-        let files: Vec<&str> = self.files.iter().copied().collect();
-        format!("still {}: {}", self.room, files.join(" "))
-    }
 }

@@ -88,13 +88,10 @@ impl Bench {
                 pushed += PUSH_BATCH as u64;
             }
             let (at, handled) = (Instant::now(), handled.jobs.load(Ordering::Relaxed));
-            Ok::<_, Failure>(Moment { at, handled, bytes: self.size().await? })
+            // Where that can be asked.
+            let bytes = limit::bytes(&self.store.url()?).await?;
+            Ok::<_, Failure>(Moment { at, handled, bytes })
         };
         Ok([until(0.0).await?, until(0.1).await?, until(0.9).await?, until(1.0).await?])
-    }
-
-    /// Bytes that the store takes, where that can be asked.
-    async fn size(&self) -> Result<Option<u64>> {
-        Ok(limit::bytes(&self.store.url()?).await?)
     }
 }

@@ -12,20 +12,17 @@ pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, String> {
             continue;
         }
         let number = at + 1;
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let (name, value) = line
             .split_once('=')
             .map(|(name, value)| (name.trim_end(), value.trim()))
-            .filter(|(name, _)| is_name(name))
+            .filter(|(name, _)| !name.is_empty() && name.chars().all(is_of_name))
             .ok_or_else(|| format!("line {number}: write NAME=value"))?;
         let value =
             unquoted(value).ok_or_else(|| format!("line {number}: the quote does not end"))?;
         variables.insert(name.to_owned(), value.to_owned());
     }
     Ok(variables)
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn unquoted(value: &str) -> Option<&str> {

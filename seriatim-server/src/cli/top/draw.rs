@@ -81,7 +81,11 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
             draw_nodes(frame, node, sample, styles);
         }
     }
-    frame.render_widget(Paragraph::new(last_line(state, foot.width)).style(bold()), foot);
+    frame.render_widget(
+        Paragraph::new(last_line(state, foot.width))
+            .style(Style::new().add_modifier(Modifier::BOLD)),
+        foot,
+    );
 }
 
 /// As many lines as there are queues: what they do not need is for lanes. Both have half if the queues need more.
@@ -147,19 +151,10 @@ impl Styles {
     }
 }
 
-fn bold() -> Style {
-    Style::new().add_modifier(Modifier::BOLD)
-}
-
 /// The cells of a row that fit.
 fn fitting<T>(cells: impl IntoIterator<Item = T>, is_wide: bool, narrow: &[usize]) -> Vec<T> {
     let cells = cells.into_iter().enumerate();
     cells.filter(|(at, _)| is_wide || narrow.contains(at)).map(|(_, cell)| cell).collect()
-}
-
-/// The chosen row of the focused list.
-fn chosen(is_for_keys: bool) -> Style {
-    if is_for_keys { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() }
 }
 
 /// What matters, and beside it what fits: the name, turns that are prefetched, the store.
@@ -325,7 +320,10 @@ fn draw_table(
     let table = Table::new(rows.iter().map(of_row), widths)
         .header(Row::new(head.collect::<Vec<_>>()))
         .block(titled(title))
-        .row_highlight_style(chosen(is_for_keys));
+        .row_highlight_style(match is_for_keys {
+            true => Style::new().add_modifier(Modifier::REVERSED),
+            false => Style::new(),
+        });
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(row));
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Wish {
     action: String,
     since: String,
     until: String,
-    after: String,
+    pub(super) after: String,
 }
 
 impl Wish {
@@ -37,11 +37,6 @@ impl Wish {
             ("since", &self.since),
             ("until", &self.until),
         ]
-    }
-
-    /// Where its page begins.
-    pub(super) fn after(&self) -> Option<String> {
-        given(&self.after).map(str::to_owned)
     }
 
     /// A page behind this entry.

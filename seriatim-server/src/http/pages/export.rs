@@ -60,7 +60,7 @@ pub(super) async fn jobs(
     Query(wish): Query<jobs::Wish>,
 ) -> Result<Response> {
     wish.admit(&visit)?;
-    let (after, with_payloads) = (wish.after(), visit.discreet.shows_all());
+    let (after, with_payloads) = (begin(&wish.after), visit.discreet.shows_all());
     answer(app, &caller, List::Jobs { wish, with_payloads }, after, "jobs.ndjson").await
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn lanes(
     Query(wish): Query<lanes::Wish>,
 ) -> Result<Response> {
     visit.scope.check_queue(&queue)?;
-    let after = wish.after();
+    let after = begin(&wish.after);
     answer(app, &caller, List::Lanes { queue, wish }, after, "lanes.ndjson").await
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn scheduled(
     Query(wish): Query<later::Wish>,
 ) -> Result<Response> {
     wish.admit(&visit)?;
-    let (after, scope) = (wish.after(), visit.scope);
+    let (after, scope) = (begin(&wish.after), visit.scope);
     answer(app, &caller, List::Scheduled { wish, scope }, after, "scheduled.ndjson").await
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn deeds(
     Query(wish): Query<audit::Wish>,
 ) -> Result<Response> {
     audit::whole(&visit)?;
-    let after = wish.after();
+    let after = begin(&wish.after);
     answer(app, &caller, List::Audit { wish }, after, "audit.ndjson").await
 }
 
@@ -106,8 +106,7 @@ pub(super) async fn batches(
 ) -> Result<Response> {
     batches::whole(&visit)?;
     let batches::Wish { live: is_live, after } = wish;
-    let after = given(&after).map(str::to_owned);
-    answer(app, &caller, List::Batches { is_live }, after, "batches.ndjson").await
+    answer(app, &caller, List::Batches { is_live }, begin(&after), "batches.ndjson").await
 }
 
 pub(super) async fn happened(
@@ -116,8 +115,13 @@ pub(super) async fn happened(
     caller: Caller,
     Query(wish): Query<timeline::Wish>,
 ) -> Result<Response> {
-    let (after, party, scope) = (wish.after(), caller.party.clone(), visit.scope);
+    let (after, party, scope) = (wish.after.clone(), caller.party.clone(), visit.scope);
     answer(app, &caller, List::Happened { wish, party, scope }, after, "events.ndjson").await
+}
+
+/// Where the first page begins.
+fn begin(after: &str) -> Option<String> {
+    given(after).map(str::to_owned)
 }
 
 /// A place for an export.

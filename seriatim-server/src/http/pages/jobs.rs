@@ -56,7 +56,7 @@ pub(super) struct Wish {
     text: String,
     from: String,
     to: String,
-    after: String,
+    pub(super) after: String,
 }
 
 impl Wish {
@@ -100,11 +100,6 @@ impl Wish {
             ("from", &self.from),
             ("to", &self.to),
         ]
-    }
-
-    /// Where its page begins.
-    pub(super) fn after(&self) -> Option<String> {
-        given(&self.after).map(str::to_owned)
     }
 
     /// Refuses what the visitor may not see.

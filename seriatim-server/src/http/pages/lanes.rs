@@ -34,7 +34,7 @@ pub(super) struct Wish {
     lag_min: String,
     /// The first place in the order: a key, a time, a retry count
     from: String,
-    after: String,
+    pub(super) after: String,
 }
 
 /// The order of a page that names none: stores read it without passing by what they do not show.
@@ -105,11 +105,6 @@ impl Wish {
         let path = format!("queues/{}/lanes", link::encoded(queue));
         let ways = || Ways::of_list(&path, &format!("lanes {queue}"), order, &self.filters());
         self.lane.is_empty().then(ways)
-    }
-
-    /// Where its page begins.
-    pub(super) fn after(&self) -> Option<String> {
-        given(&self.after).map(str::to_owned)
     }
 
     /// The page behind this lane.

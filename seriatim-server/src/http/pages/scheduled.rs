@@ -32,7 +32,7 @@ pub(super) struct Wish {
     /// Only what is due then or later
     from: String,
     to: String,
-    after: String,
+    pub(super) after: String,
 }
 
 /// What is due at a time.
@@ -130,11 +130,6 @@ impl Wish {
             ("due_to", &self.to),
         ];
         Ways::of_list("scheduled", "scheduled", None, &filters)
-    }
-
-    /// Where its page begins.
-    pub(super) fn after(&self) -> Option<String> {
-        given(&self.after).map(str::to_owned)
     }
 
     /// A page behind this one.

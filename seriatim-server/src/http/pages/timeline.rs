@@ -26,15 +26,10 @@ pub(super) struct Wish {
     /// Only what happened until then
     until: Option<Time>,
     /// Continue after this
-    after: Option<String>,
+    pub(super) after: Option<String>,
 }
 
 impl Wish {
-    /// Where its page begins.
-    pub(super) fn after(&self) -> Option<String> {
-        self.after.clone()
-    }
-
     /// A page behind this one.
     pub(super) fn wanted<'a>(&'a self, after: Option<&'a str>, rows_max: usize) -> OfKey<'a> {
         let until = self.until.map(|Time(until)| until);

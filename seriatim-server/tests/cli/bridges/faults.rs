@@ -21,7 +21,7 @@ async fn s11_b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_n
         // Half of the round is moved, and the producer has not ended it.
         let half = (round * ROUND - ROUND / 2) as usize;
         producer.begins(&format!("orders {ROUND} {KEYS}"));
-        works.have_run(half.min(works.count() + 1)).await;
+        works.have_got(half.min(works.count() + 1)).await;
         eventually("half of the round left its queue", async || {
             shop.redis.send(&["GET", sequence]).is_ok_and(|answer| {
                 answer.lines().nth(1).and_then(|line| line.trim().parse::<usize>().ok())
@@ -34,7 +34,7 @@ async fn s11_b1_a_bridge_that_is_killed_again_and_again_loses_nothing_and_runs_n
         node = shop.serve(&format!("node-{round}"));
     }
     let all = rounds() * ROUND;
-    works.have_run(all as usize).await;
+    works.have_got(all as usize).await;
     eventually("nothing is in flight", async || {
         shop.number(&["EXISTS", "seriatim:shop:inflight:queue:critical"]) == 0
     })
@@ -54,20 +54,20 @@ async fn b2_a_leader_that_sleeps_beyond_its_lease_and_wakes_keeps_the_order_of_e
     eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
     let works = Works::on(&store);
     producer.does("bulk 2000 1000");
-    works.have_run(1).await;
+    works.have_got(1).await;
     // The first one leads. It sleeps in the middle of whatever it does.
     let second = shop.serve("second");
     first.signal(Signal::STOP);
     producer.does("bulk 8000 1000");
-    works.have_run(10_000).await;
+    works.have_got(10_000).await;
     // Now the second one leads: it sleeps, the first one wakes with what it held.
     second.signal(Signal::STOP);
     first.signal(Signal::CONT);
     producer.does("bulk 5000 1000");
-    works.have_run(15_000).await;
+    works.have_got(15_000).await;
     second.signal(Signal::CONT);
     producer.does("bulk 2000 1000");
-    works.have_run(17_000).await;
+    works.have_got(17_000).await;
     first.stop();
     second.stop();
     check_all_ran_once_in_order(&works.end().await, 17_000);
@@ -85,7 +85,7 @@ async fn b3_a_redis_that_crashes_loses_none_of_what_it_kept_and_nothing_runs_twi
     for _ in 0..rounds().min(10) {
         let before = works.count();
         producer.does(&format!("mails {ROUND}"));
-        works.have_run(before + 1).await;
+        works.have_got(before + 1).await;
         // It syncs every second: the last writes of producer and bridge may be lost, each by itself.
         shop.redis.kill().unwrap();
         node.signal(Signal::STOP);
@@ -101,7 +101,7 @@ async fn b3_a_redis_that_crashes_loses_none_of_what_it_kept_and_nothing_runs_twi
         .await;
     }
     eventually("all that was kept has run", async || {
-        let ran = works.ran.lock().unwrap().clone();
+        let ran = works.got.lock().unwrap().clone();
         kept.iter().all(|kept| ran.iter().any(|(_, number)| number == kept))
     })
     .await;
@@ -136,14 +136,14 @@ async fn b3_b11_a_store_that_is_away_or_crashes_leaves_the_jobs_in_redis_and_get
     for round in 0..rounds {
         let before = (round * 2 * ROUND) as usize;
         producer.begins(&format!("orders {ROUND} {KEYS}"));
-        works.have_run(before + 1).await;
+        works.have_got(before + 1).await;
         server.kill().unwrap();
         producer.has_done();
         producer.does(&format!("orders {ROUND} {KEYS}"));
         // All but the batch in flight can be seen where it was.
         assert!(shop.number(&["LLEN", "queue:critical"]) >= ROUND - 500);
         server.restart().unwrap();
-        works.have_run(before + 2 * ROUND as usize).await;
+        works.have_got(before + 2 * ROUND as usize).await;
     }
     node.stop();
     check_all_ran_once_in_order(&works.end().await, rounds * 2 * ROUND);

@@ -10,12 +10,10 @@ use serde_json::Value;
 use seriatim::store::{
     Declare, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Selected, Selection,
 };
-use seriatim::{Batch, Engine, Failure, Queue, SharedStore, Timestamp};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use seriatim::{Batch, Engine, Lane, Queue, SharedStore, Timestamp};
 
 use super::people::monitored;
-use super::{Producer, Shop, check_all_ran_once_in_order, rounds};
+use super::{Producer, Shop, Works, check_all_ran_once_in_order, keeps, rounds};
 use crate::site::eventually;
 
 const APP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/bridges/lowkiq_app.rb");
@@ -68,51 +66,19 @@ impl Shop {
 /// What a worker got: id, payload and score.
 type Got = (String, Value, f64);
 
-/// An engine that works on the queue.
-struct Works {
-    got: Arc<Mutex<Vec<Got>>>,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-impl Works {
-    fn on(store: &SharedStore) -> Self {
-        let got = Arc::<Mutex<Vec<Got>>>::default();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let all = got.clone();
-        let engine = Engine::builder(store.clone()).concurrency(8).worker(
-            "Shop::Sync",
-            move |batch: Batch<Value>| {
-                let all = all.clone();
-                async move {
-                    for lane in batch.lanes() {
-                        let jobs = lane.jobs().map(|(job, payload)| {
-                            (lane.key().to_owned(), payload.clone(), job.score)
-                        });
-                        all.lock().unwrap().extend(jobs);
-                    }
-                    Ok::<(), Failure>(())
-                }
-            },
-        );
-        let task = tokio::spawn(async move {
-            engine.run_until(stopped).await.unwrap();
+impl Works<Got> {
+    /// On the queue.
+    fn on_lowkiq(store: &SharedStore) -> Self {
+        let got = Arc::<Mutex<_>>::default();
+        let handler = keeps(got.clone(), |batch: &Batch<Value>| {
+            let of = |lane: &Lane<Value>| -> Vec<Got> {
+                let jobs = lane.jobs();
+                jobs.map(|(job, one)| (lane.key().to_owned(), one.clone(), job.score)).collect()
+            };
+            batch.lanes().iter().flat_map(of).collect::<Vec<_>>()
         });
-        Self { got, stop, task }
-    }
-
-    fn count(&self) -> usize {
-        self.got.lock().unwrap().len()
-    }
-
-    async fn have_got(&self, count: usize) {
-        eventually(&format!("{count} payloads came"), async || self.count() >= count).await;
-    }
-
-    async fn end(self) -> Vec<Got> {
-        self.stop.send(()).unwrap();
-        self.task.await.unwrap();
-        std::mem::take(&mut *self.got.lock().unwrap())
+        let engine = Engine::builder(store.clone()).concurrency(8);
+        Self::start(got, engine.worker("Shop::Sync", handler))
     }
 }
 
@@ -142,7 +108,7 @@ async fn b13_bytes_and_scores_of_all_ids_and_shards_are_the_same_at_the_worker()
     has_queue(&store).await;
     eventually("all left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
     let took = begun.elapsed();
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(ids as usize * 10).await;
     node.stop();
     let mut got: BTreeMap<String, Vec<(Vec<u8>, f64)>> = BTreeMap::new();
@@ -193,7 +159,7 @@ async fn b13_a_ruby_worker_gets_the_objects_that_lowkiqs_client_pushed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b6_a_wrong_number_of_shards_is_seen_and_nothing_moves() {
-    for wrong in ["23", "25", "48", "12", "{ \"Shop::Sync\" = 5 }"] {
+    for wrong in ["25", "12", "{ \"Shop::Sync\" = 48 }"] {
         let shop = Shop::new(&CONFIG.replace("= 24", &format!("= {wrong}")));
         let store = shop.site.store().await;
         shop.lowkiq().does("push 50 2");
@@ -228,7 +194,7 @@ async fn b6_a_queue_that_a_server_of_lowkiq_works_on_is_refused_and_nothing_move
     // It begins again, and puts back what it had.
     lowkiq.does("restore");
     eventually("all left Lowkiq", async || shop.waiting() == 0 && shop.is_clean()).await;
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(20).await;
     node.stop();
     assert_eq!(works.end().await.len(), 20);
@@ -247,7 +213,7 @@ async fn b14_what_is_no_plain_data_is_kept_beside_the_queue_and_comes_back() {
     let node = shop.serve("node");
     let rejected = key("rejected");
     eventually("three are refused", async || shop.number(&["LLEN", &rejected]) == 3).await;
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(1).await;
     // Before version 1.1 all of them are due at one time, and another one is the first.
     let said = "jobs were refused; the first one: payload: ";
@@ -263,7 +229,7 @@ async fn b14_what_is_no_plain_data_is_kept_beside_the_queue_and_comes_back() {
     assert!(done && told.contains("3 refused jobs went back to Shop::Sync"), "{told}");
     assert_eq!((shop.waiting(), shop.number(&["LLEN", &rejected])), (3, 0));
     let node = shop.serve("again");
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(3).await;
     node.stop();
     let mut ids: Vec<String> = works.end().await.into_iter().map(|(id, _, _)| id).collect();
@@ -278,7 +244,7 @@ async fn b1_a_bridge_to_lowkiq_that_is_killed_again_and_again_loses_nothing_and_
     let mut lowkiq = shop.lowkiq();
     let mut node = shop.serve("node-0");
     has_queue(&store).await;
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     for round in 1..=rounds() {
         lowkiq.begins("numbers 1000 100");
         works.have_got(works.count() + 1).await;
@@ -328,7 +294,7 @@ async fn what_a_dead_bridge_held_is_pushed_by_the_next_one_or_taken_back_by_lowk
             assert_eq!(shop.waiting(), 1);
         }
         let node = shop.serve("node");
-        let works = Works::on(&store);
+        let works = Works::on_lowkiq(&store);
         works.have_got(2).await;
         eventually("nothing is left", async || shop.waiting() == 0 && shop.is_clean()).await;
         node.stop();
@@ -359,7 +325,7 @@ async fn a_batch_beside_which_lowkiq_works_waits_until_it_has_ended() {
         .send(&["DEL", &with, &key(&format!("processing:ids_with_retry_count:{shard}"))])
         .unwrap();
     shop.redis.send(&["HDEL", &lengths, &shard]).unwrap();
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(2).await;
     eventually("nothing is left", async || shop.is_clean()).await;
     node.stop();
@@ -379,7 +345,7 @@ async fn ids_in_doubt_wait_for_a_decision_and_are_forgotten_as_lowkiq_forgets_th
     assert!(done && told.contains("2 jobs: forgotten"), "{told}");
     eventually("nothing is left", async || shop.is_clean()).await;
     lowkiq.does("push 1 1");
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(1).await;
     node.stop();
     assert_eq!(works.end().await.len(), 1);
@@ -479,7 +445,7 @@ async fn the_morgue_of_lowkiq_moves_into_the_one_here_payload_by_payload() {
     let which = Selection::Keys(vec!["id-7".to_owned()]);
     let request = Selected { now: None, queue: "Shop::Sync".into(), which };
     assert_eq!(store.requeue(request).await.unwrap().count, 2);
-    let works = Works::on(&store);
+    let works = Works::on_lowkiq(&store);
     works.have_got(2).await;
     let got = works.end().await;
     assert_eq!(

@@ -7,11 +7,12 @@ mod moving;
 mod people;
 
 use std::collections::BTreeMap;
+use std::future::{Ready, ready};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex};
 
-use seriatim::{Batch, Engine, Failure, SharedStore};
+use seriatim::{Batch, Engine, EngineBuilder, Failure, SharedStore};
 use seriatim_testkit::{Redis, find_program};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -160,57 +161,65 @@ impl Producer {
     }
 }
 
-/// What ran in an engine of this process, in order.
-type Ran = Arc<Mutex<Vec<(String, u64)>>>;
-
-/// An engine that works on orders and mails.
-struct Works {
-    ran: Ran,
+/// An engine of this process, and what its handlers got, in order.
+struct Works<T> {
+    got: Arc<Mutex<Vec<T>>>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Works {
-    fn on(store: &SharedStore) -> Self {
-        let ran = Ran::default();
+/// A handler that keeps what these make of its calls.
+fn keeps<P, T, I>(
+    got: Arc<Mutex<Vec<T>>>,
+    of: impl Fn(&Batch<P>) -> I,
+) -> impl Fn(Batch<P>) -> Ready<Result<(), Failure>>
+where
+    I: IntoIterator<Item = T>,
+{
+    move |batch| {
+        got.lock().unwrap().extend(of(&batch));
+        ready(Ok(()))
+    }
+}
+
+impl<T> Works<T> {
+    fn start(got: Arc<Mutex<Vec<T>>>, engine: EngineBuilder) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let (orders, mails) = (ran.clone(), ran.clone());
-        let engine = Engine::builder(store.clone())
-            .concurrency(8)
-            .worker("orders", move |batch: Batch<(String, u64)>| {
-                let ran = orders.clone();
-                async move {
-                    ran.lock().unwrap().extend(batch.payloads().cloned());
-                    Ok::<(), Failure>(())
-                }
-            })
-            .worker("mails", move |batch: Batch<u64>| {
-                let ran = mails.clone();
-                async move {
-                    let all = batch.payloads().map(|number| (String::new(), *number));
-                    ran.lock().unwrap().extend(all);
-                    Ok::<(), Failure>(())
-                }
-            });
         let task = tokio::spawn(async move {
             engine.run_until(stopped).await.unwrap();
         });
-        Self { ran, stop, task }
+        Self { got, stop, task }
     }
 
     fn count(&self) -> usize {
-        self.ran.lock().unwrap().len()
+        self.got.lock().unwrap().len()
     }
 
-    async fn have_run(&self, count: usize) {
+    async fn have_got(&self, count: usize) {
         eventually(&format!("{count} jobs run"), async || self.count() >= count).await;
     }
 
     /// All that ran.
-    async fn end(self) -> Vec<(String, u64)> {
+    async fn end(self) -> Vec<T> {
         self.stop.send(()).unwrap();
         self.task.await.unwrap();
-        std::mem::take(&mut *self.ran.lock().unwrap())
+        std::mem::take(&mut *self.got.lock().unwrap())
+    }
+}
+
+impl Works<(String, u64)> {
+    /// On orders and mails.
+    fn on(store: &SharedStore) -> Self {
+        let got = Arc::<Mutex<_>>::default();
+        let orders = keeps(got.clone(), |batch: &Batch<(String, u64)>| {
+            batch.payloads().cloned().collect::<Vec<_>>()
+        });
+        let mails = keeps(got.clone(), |batch: &Batch<u64>| {
+            batch.payloads().map(|number| (String::new(), *number)).collect::<Vec<_>>()
+        });
+        let engine = Engine::builder(store.clone()).concurrency(8);
+        let engine = engine.worker("orders", orders).worker("mails", mails);
+        Self::start(got, engine)
     }
 }
 

@@ -16,7 +16,7 @@ async fn s11_b4_one_id_that_sidekiq_pushes_five_times_runs_five_times() {
     eventually("the store has queues", async || store.queues().await.unwrap().len() == 2).await;
     let works = Works::on(&store);
     shop.producer().does("again 5");
-    works.have_run(10).await;
+    works.have_got(10).await;
     eventually("the queue is empty", async || shop.number(&["LLEN", "queue:default"]) == 0).await;
     node.stop();
     assert_eq!(works.end().await.len(), 10);
@@ -89,7 +89,7 @@ async fn what_is_scheduled_moves_when_it_is_due_and_with_all_at_once() {
     let node = shop.serve("due");
     eventually("the due one came", async || shop.number(&["ZCARD", "schedule"]) == 2).await;
     let works = Works::on(&store);
-    works.have_run(1).await;
+    works.have_got(1).await;
     assert_eq!(works.end().await, [(String::new(), 2)]);
     node.stop();
     let all =
@@ -200,7 +200,7 @@ async fn what_died_in_sidekiq_is_in_the_morgue_and_can_be_requeued() {
     let request = Selected { now: None, queue: "orders".into(), which: Selection::All };
     assert_eq!(store.requeue(request).await.unwrap().count, 1);
     let works = Works::on(&store);
-    works.have_run(1).await;
+    works.have_got(1).await;
     assert_eq!(works.end().await, [("k1".to_owned(), 7)]);
 }
 

@@ -20,7 +20,7 @@ use seriatim_verify::checker::{Report, check_files};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::Server;
+use super::{Server, on_each_server};
 use crate::clients::PYTHON_CLIENT;
 use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens, jobs_or};
 
@@ -566,15 +566,6 @@ async fn nothing_is_lost_over_bad_connections(server: Server) {
     let told = fleet.warnings();
     fleet.judge().await;
     assert!(told.contains("trying until the store answers again"), "it says what happened: {told}");
-}
-
-macro_rules! on_each_server {
-    ($($name:ident: $case:ident($server:ident $(, $mode:ident)?);)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            $case(Server::$server() $(, Mode::$mode)?).await;
-        }
-    )*};
 }
 
 on_each_server! {

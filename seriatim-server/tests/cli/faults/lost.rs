@@ -13,7 +13,7 @@ use seriatim::{
 };
 use seriatim_testkit::{Cut, Proxy};
 
-use super::Server;
+use super::{Server, on_each_server};
 use crate::site::QUEUE;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -201,15 +201,6 @@ async fn a_settle_counts_once_whoever_repeats_it(server: Server) {
 
 fn ended() -> JobQuery {
     JobQuery::new(QUEUE, JobState::Succeeded)
-}
-
-macro_rules! on_each_server {
-    ($($name:ident: $case:ident($server:ident);)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-        async fn $name() {
-            $case(Server::$server()).await;
-        }
-    )*};
 }
 
 on_each_server! {

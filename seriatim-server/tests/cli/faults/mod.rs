@@ -16,6 +16,17 @@ use std::process::{Command, Stdio};
 use seriatim::SharedStore;
 use seriatim_testkit::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis, find_program};
 
+/// Tests of the same case on several servers, which a mode may go with.
+macro_rules! on_each_server {
+    ($($name:ident: $case:ident($server:ident $(, $mode:ident)?);)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            $case($crate::faults::Server::$server() $(, seriatim::Mode::$mode)?).await;
+        }
+    )*};
+}
+pub(crate) use on_each_server;
+
 /// A database server of this test alone, which may be stopped.
 pub(crate) enum Server {
     Postgres(Postgres),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::Request;
+use super::client::{Request, held};
 use super::{Api, on_each_store};
 use crate::site::{Site, secret};
 
@@ -231,10 +231,10 @@ fn half_sent_bodies_of_one_producer_keep_nobody_else_from_anything() {
     as_who(&api, "billing", jobs, json!({ "key": "c" })).done();
     let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 2 });
     let lanes = as_who(&api, "robot", "/api/v1/work/claim", claim).done()["lanes"].clone();
-    let lane = |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"], name: "done" });
-    let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"] }] });
+    let lane = |told: Value| held(&lanes[0], told);
+    let beat = json!({ "worker": "w", "claims": [lane(json!({}))] });
     as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
-    let settle = json!({ "worker": "w", "results": [lane("outcome")] });
+    let settle = json!({ "worker": "w", "results": [lane(json!({ "outcome": "done" }))] });
     as_who(&api, "robot", "/api/v1/work/settle", settle).done();
     as_who(&api, "ops", "/api/v1/queues/orders/pause", json!({})).done();
     half_sent.clear();

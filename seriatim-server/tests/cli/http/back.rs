@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::{Answer, Request};
+use super::client::{Answer, Request, held};
 use super::{Api, on_each_store};
 use crate::site::Site;
 
@@ -31,11 +31,11 @@ fn hoarded(site: Site) {
     for jobs in jobs.chunks(100) {
         api.post("/api/v1/queues/orders/jobs", &json!(jobs)).done();
     }
-    let mut held = Vec::new();
-    while held.len() < HOARDED {
+    let mut hoard = Vec::new();
+    while hoard.len() < HOARDED {
         let more = lanes(claim(&api, "hoarder", 100, 3_600));
         assert!(!more.is_empty());
-        held.extend(more);
+        hoard.extend(more);
     }
     assert_eq!(lanes(claim(&api, "honest", 1, 60)).len(), 0, "nothing is left for others");
     api.act("/api/v1/queues/orders/lane/retry?key=k0").refused(409);
@@ -45,15 +45,14 @@ fn hoarded(site: Site) {
     assert_eq!(rest["count"], HOARDED - 1);
     let lane = lanes(claim(&api, "honest", 1, 60)).remove(0);
     assert_eq!(lane["crashes"], 1);
-    let mine = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
+    let mine = held(&lane, json!({ "outcome": "done" }));
     let settle = json!({ "worker": "honest", "results": [mine] });
     assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "ok");
     // The hoarder is fenced off, and hears it with its next heartbeat.
-    let old = &held[7];
-    let theirs = json!({ "lane": old["lane"], "token": old["token"], "secret": old["secret"] });
-    let beat = json!({ "worker": "hoarder", "claims": [theirs] });
+    let old = &hoard[7];
+    let beat = json!({ "worker": "hoarder", "claims": [held(old, json!({}))] });
     assert_eq!(api.post("/api/v1/work/heartbeat", &beat).done()["lost"], json!([old["lane"]]));
-    let theirs = json!({ "lane": old["lane"], "token": old["token"], "secret": old["secret"], "outcome": "done" });
+    let theirs = held(old, json!({ "outcome": "done" }));
     let settle = json!({ "worker": "hoarder", "results": [theirs] });
     assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "stale");
     // It is in the audit log.
@@ -65,8 +64,9 @@ fn hoarded_lanes_are_taken_back_and_work_goes_on() {
     on_each_store(|site| hoarded(site("")));
 }
 
-fn long_leases(site: Site) {
-    let api = Api::with(site, |_| {});
+#[test]
+fn a_lease_is_no_longer_than_the_queue_allows() {
+    let api = Api::start("");
     let push = |lease| {
         let job = json!({ "key": "k", "lease_ttl": lease });
         api.post("/api/v1/queues/orders/jobs", &job)
@@ -77,9 +77,9 @@ fn long_leases(site: Site) {
     let (field, detail) = claim(&api, "w", 1, 86_400).refused(400);
     assert_eq!((&*field, detail.contains("at most 1h")), ("lease_ttl_sec", true), "{detail}");
     let lane = lanes(claim(&api, "w", 1, 3_600)).remove(0);
-    let held = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
     let beat = |seconds: u64| {
-        let beat = json!({ "worker": "w", "lease_ttl_sec": seconds, "claims": [held] });
+        let claim = held(&lane, json!({}));
+        let beat = json!({ "worker": "w", "lease_ttl_sec": seconds, "claims": [claim] });
         api.post("/api/v1/work/heartbeat", &beat)
     };
     let (field, detail) = beat(86_400).refused(400);
@@ -89,14 +89,12 @@ fn long_leases(site: Site) {
     beat(86_400).done();
 }
 
-#[test]
-fn a_lease_is_no_longer_than_the_queue_allows() {
-    on_each_store(|site| long_leases(site("")));
-}
+const TWENTY: &str = "[http]\nimplied_queues = 20\n[queues.declared]\nmode = \"parallel\"\n";
 
 /// A producer that pushes to ever new names.
-fn filled(site: Site) {
-    let api = Api::with(site, |_| {});
+#[test]
+fn pushes_make_so_many_queues_and_no_more() {
+    let api = Api::start(TWENTY);
     let push = |queue: &str| api.post(&format!("/api/v1/queues/{queue}/jobs"), &json!({}));
     for i in 0..20 {
         assert_eq!(push(&format!("made-up-{i}")).done()["created"], true);
@@ -123,13 +121,6 @@ fn filled(site: Site) {
     push("another").done();
 }
 
-const TWENTY: &str = "[http]\nimplied_queues = 20\n[queues.declared]\nmode = \"parallel\"\n";
-
-#[test]
-fn pushes_make_so_many_queues_and_no_more() {
-    on_each_store(|site| filled(site(TWENTY)));
-}
-
 fn deleted(site: Site) {
     let api = Api::with(site, |_| {});
     for key in ["a", "b"] {
@@ -142,9 +133,7 @@ fn deleted(site: Site) {
     assert_eq!(api.get("/api/v1/queues/orders").done()["queue"], "orders");
     let gone = delete(&api, "/api/v1/queues/orders?force=true").done();
     assert_eq!(gone, json!({ "queue": "orders", "count": 2, "released": 1 }));
-    let theirs = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
-    let settle = json!({ "worker": "w", "results": [theirs] });
-    assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "stale");
+    assert_eq!(api.settled(&lane, json!({ "outcome": "done" })), "stale");
     api.get("/api/v1/queues/orders").refused(404);
     delete(&api, "/api/v1/queues/orders").refused(404);
     // The name is free, for a queue of another mode.

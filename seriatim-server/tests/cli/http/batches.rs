@@ -17,17 +17,6 @@ fn claim(api: &Api, queue: &str) -> Value {
     api.post("/api/v1/work/claim", &body).done()["lanes"][0].clone()
 }
 
-fn settle(api: &Api, lane: &Value, outcome: &str) {
-    let mut result = json!({ "outcome": outcome });
-    if outcome != "done" {
-        result["error"] = "no".into();
-    }
-    for name in ["lane", "token", "secret"] {
-        result[name] = lane[name].clone();
-    }
-    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
-}
-
 #[test]
 fn a_callback_reaches_a_remote_worker_with_its_payload_and_the_counts() {
     let api = Api::start("");
@@ -40,7 +29,8 @@ fn a_callback_reaches_a_remote_worker_with_its_payload_and_the_counts() {
     for outcome in ["done", "bury"] {
         let lane = claim(&api, "rows");
         assert_eq!(lane["jobs"][0]["batch"], "b");
-        settle(&api, &lane, outcome);
+        let error = (outcome != "done").then_some("no");
+        api.settle(&lane, json!({ "outcome": outcome, "error": error })).done();
     }
     let job = claim(&api, "reports")["jobs"][0].clone();
     assert_eq!(job["payload"], json!({ "import": 7 }));
@@ -122,9 +112,9 @@ fn batches_are_listed_over_http_from_the_command_line_and_on_a_page() {
     assert_eq!(asks("nope").status, 404);
     api.post("/api/v1/batches/new/seal", &json!({})).done();
     let lane = claim(&api, "rows");
-    settle(&api, &lane, "done");
+    api.settle(&lane, json!({ "outcome": "done" })).done();
     let lane = claim(&api, "rows");
-    settle(&api, &lane, "done");
+    api.settle(&lane, json!({ "outcome": "done" })).done();
     let ids = |listed: &Value| -> Vec<String> {
         let rows = listed["batches"].as_array().unwrap();
         rows.iter().map(|row| row["batch"].as_str().unwrap().to_owned()).collect()

@@ -87,10 +87,13 @@ fn settled(api: &Api, name: &str, claim: &Value) {
     assert_eq!(settle(api, name, claim).done()["results"][0]["status"], "ok");
 }
 
+// What a secret opens is decided before a store is asked: one is enough for these two.
+
 /// A command of the engine runs while a worker tries to end it.
-async fn guesses_settle_nothing(url: Option<&str>) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_guessed_tokens_end_no_command_of_the_engine() {
     let worker = "[[workers]]\nqueue = \"orders\"\ncommand = [\"sh\", \"-c\", \"cat gate; echo $SERIATIM_JOB_TOKEN > ended\"]\n";
-    let site = site(url, worker);
+    let site = site(None, worker);
     let gate = site.path("gate");
     assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
     let api = Api::with(site, with_tokens);
@@ -127,18 +130,6 @@ async fn guesses_settle_nothing(url: Option<&str>) {
     assert_eq!(ended.trim(), token.to_string());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_thousand_guessed_tokens_end_no_command_of_the_engine_on_sqlite() {
-    guesses_settle_nothing(None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_thousand_guessed_tokens_end_no_command_of_the_engine_on_each_server() {
-    for server in Server::each() {
-        guesses_settle_nothing(Some(&server.url())).await;
-    }
-}
-
 /// How many lanes somebody may take over who looks that much later.
 async fn expired_after(store: &SharedStore, later: Duration) -> usize {
     let now = Some(Timestamp::of_this_machine() + later);
@@ -150,8 +141,9 @@ async fn expired_after(store: &SharedStore, later: Duration) -> usize {
     store.rescue(rescue).await.unwrap().len()
 }
 
-async fn foreign_heartbeats_do_nothing(url: Option<&str>) {
-    let api = serve(url, "");
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_foreign_heartbeat_forges_no_progress_and_stretches_no_lease() {
+    let api = serve(None, "");
     push(&api, "orders", "k");
     let lane = claim(&api, "robot", "orders", 60);
     let progress = || get(&api, "ops", "/queues/orders/lane?key=k").done()["progress"].clone();
@@ -175,11 +167,7 @@ async fn foreign_heartbeats_do_nothing(url: Option<&str>) {
     bare.as_object_mut().unwrap().remove("secret");
     assert_eq!(settle(&api, "robot", &bare).refused(400).0, "results[0].secret");
     assert_eq!(beat(&api, "robot", &bare).refused(400).0, "claims[0].secret");
-    let url = url.map_or_else(
-        || format!("sqlite:{}", api.site.path("seriatim.db").display()),
-        str::to_owned,
-    );
-    let store = seriatim::connect(&url).await.unwrap();
+    let store = api.site.store().await;
     assert_eq!(expired_after(&store, Duration::from_secs(3_600)).await, 1, "it was stretched");
     assert_eq!(settle(&api, "robot", &lane).done()["results"][0]["status"], "stale");
     // Its holder may.
@@ -191,18 +179,6 @@ async fn foreign_heartbeats_do_nothing(url: Option<&str>) {
     assert_eq!(expired_after(&store, Duration::from_secs(1_800)).await, 0);
     settled(&api, "robot", &lane);
     store.close().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_foreign_heartbeat_forges_no_progress_and_stretches_no_lease_on_sqlite() {
-    foreign_heartbeats_do_nothing(None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_foreign_heartbeat_forges_no_progress_and_stretches_no_lease_on_each_server() {
-    for server in Server::each() {
-        foreign_heartbeats_do_nothing(Some(&server.url())).await;
-    }
 }
 
 /// Two servers behind one address, of which the first is killed and starts again.

@@ -84,6 +84,15 @@ impl Request {
     }
 }
 
+/// What a worker tells of a lane that it holds.
+pub(crate) fn held(lane: &Value, told: Value) -> Value {
+    let mut told = told;
+    for name in ["lane", "token", "secret"] {
+        told[name] = lane[name].clone();
+    }
+    told
+}
+
 /// Sends these bytes and nothing more; the answer, if there is one.
 pub(crate) fn send_raw(address: &str, bytes: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -127,16 +127,13 @@ fn d3_the_status_tells_attempt_times_heartbeat_error_and_progress() {
             "heartbeat_at": null, "error": null, "progress": null,
         })
     );
-    let claim = json!({ "worker": "w", "queues": ["load.cbr"] });
-    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
-    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "processed": 500 } });
-    api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] })).done();
+    let lane = api.claim("load.cbr").remove(0);
+    api.beat(&lane, json!({ "progress": { "processed": 500 } }));
     let running = status();
     assert_eq!((&running["status"], &running["attempt"]), (&json!("running"), &json!(1)));
     assert_eq!(running["progress"]["processed"], 500);
     assert!(running["started_at"].is_string() && running["heartbeat_at"].is_string(), "{running}");
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "bury", "error": "no rates" });
-    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    api.settle(&lane, json!({ "outcome": "bury", "error": "no rates" })).done();
     let failed = status();
     assert_eq!((&failed["status"], &failed["error"]), (&json!("failed"), &json!("no rates")));
     assert!(failed["finished_at"].is_string(), "{failed}");
@@ -151,15 +148,11 @@ fn d4_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told() {
     let waiting = trigger(&api, "a", None)["job_id"].as_str().unwrap().to_owned();
     assert_eq!(api.act(&format!("/api/v1/jobs/{waiting}/cancel")).done()["status"], "canceled");
     let running = trigger(&api, "b", None)["job_id"].as_str().unwrap().to_owned();
-    let claim = json!({ "worker": "w", "queues": ["load.cbr"] });
-    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let lane = api.claim("load.cbr").remove(0);
     assert_eq!(api.act(&format!("/api/v1/jobs/{running}/cancel")).done()["status"], "running");
-    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-    let beat =
-        api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] })).done();
+    let beat = api.beat(&lane, json!({}));
     assert_eq!(beat["cancel"][0], json!({ "lane": lane["lane"], "job_ids": [running] }));
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "cancel" });
-    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    api.settle(&lane, json!({ "outcome": "cancel" })).done();
     assert_eq!(api.get(&format!("/api/v1/jobs/{running}/status")).done()["status"], "canceled");
     api.act("/api/v1/jobs/01a1fd84-a548-7000-8001-00000000ffff/cancel").refused(404);
 }

@@ -31,10 +31,7 @@ fn named(text: &str) -> BTreeSet<String> {
 fn every_metric_of_the_dashboard_and_of_the_alerts_is_there() {
     let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
     api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
-    let claim = json!({ "worker": "w", "queues": ["orders"] });
-    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
-    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    api.settle(&api.claim("orders")[0], json!({ "outcome": "done" })).done();
     let text = api.get("/metrics").text();
     let there = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let there: BTreeSet<String> = there.map(str::to_owned).collect();

@@ -60,12 +60,8 @@ fn d16_while_a_node_drains_only_holders_of_claims_are_answered() {
     }
     // A stream of events ends, so that it does not hold the node up.
     assert_eq!(listening.read_to_end(&mut Vec::new()).map(|_| ()).map_err(|e| e.kind()), Ok(()));
-    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-    let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
-    assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
-    let settled = api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }));
-    assert_eq!(settled.done()["results"][0]["status"], "ok");
+    assert_eq!(api.beat(&lane, json!({})), json!({ "cancel": [], "lost": [] }));
+    assert_eq!(api.settled(&lane, json!({ "outcome": "done" })), "ok");
     std::fs::write(api.site.path("gate"), "go\n").unwrap();
     assert!(api.serving.0.wait().unwrap().success(), "{}", api.log());
 }

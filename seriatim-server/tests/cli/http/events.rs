@@ -22,9 +22,7 @@ fn work(api: &Api, queue: &str, outcome: &str) {
     let claim = json!({ "worker": "w", "queues": [queue], "wait_ms": 60_000 });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
     let error = (outcome != "done").then_some("down");
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": error });
-    let settled = api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }));
-    assert_eq!(settled.done()["results"][0]["status"], "ok");
+    assert_eq!(api.settled(&lane, json!({ "outcome": outcome, "error": error })), "ok");
 }
 
 fn words(document: &Value) -> Vec<&str> {

@@ -11,7 +11,7 @@ use seriatim::{
 };
 
 use super::Api;
-use super::client::Request;
+use super::client::{Request, held};
 use crate::hand::Hand;
 use crate::site::{PATIENCE, Site, eventually, text};
 
@@ -109,10 +109,8 @@ fn work_remotely(api: &Api) {
             let says: Vec<&str> =
                 jobs.iter().map(|job| job["payload"]["do"].as_str().unwrap()).collect();
             let (done, what) = outcome(lane["queue"].as_str().unwrap(), &says);
-            let mut said = json!({
-                "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": what,
-                "error": (what != "done").then_some("told to"), "done": done,
-            });
+            let error = (what != "done").then_some("told to");
+            let mut said = held(lane, json!({ "outcome": what, "error": error, "done": done }));
             if what == "snooze" {
                 said["retry_in"] = 3600.into();
             }

@@ -9,11 +9,6 @@ use crate::site::secret;
 
 const JOBS: &str = "/api/v1/queues/mails/jobs";
 
-fn claim(api: &Api) -> Vec<Value> {
-    let body = json!({ "worker": "w", "queues": ["mails"], "limit": 10 });
-    api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().clone()
-}
-
 #[test]
 fn groups_take_turns_within_limits_that_are_changed_while_jobs_wait() {
     let limit = "limit = { running = 3 }";
@@ -25,7 +20,7 @@ fn groups_take_turns_within_limits_that_are_changed_while_jobs_wait() {
     let id = pushed["jobs"][0]["job_id"].as_str().unwrap();
     assert_eq!(api.get(&format!("/api/v1/jobs/{id}")).done()["group"], "acme");
 
-    let lanes = claim(&api);
+    let lanes = api.claim("mails");
     assert_eq!(lanes.len(), 3, "{lanes:?}");
     let groups: Vec<&Value> = lanes.iter().map(|lane| &lane["jobs"][0]["group"]).collect();
     assert!(groups.contains(&&json!("bolt")), "{groups:?}");
@@ -38,7 +33,7 @@ fn groups_take_turns_within_limits_that_are_changed_while_jobs_wait() {
     assert_eq!(queue["settings"]["groups"], limits["groups"]);
     assert_eq!(queue["mode"], "fifo");
     assert_eq!(why(), "2 turns of group acme run, and at most 2 may");
-    assert_eq!(claim(&api), [] as [Value; 0]);
+    assert_eq!(api.claim("mails"), [] as [Value; 0]);
     let page = String::from_utf8(api.get("/queues/mails").body).unwrap();
     assert!(page.contains("group bolt") && page.contains("At once"), "{page}");
     let page = String::from_utf8(api.get("/key?k=a4").body).unwrap();
@@ -46,7 +41,7 @@ fn groups_take_turns_within_limits_that_are_changed_while_jobs_wait() {
 
     let none = api.put("/api/v1/queues/mails/limits", &json!({ "groups": {} })).done();
     assert_eq!((&none["settings"]["limit"], &none["settings"]["groups"]), (&json!({}), &json!({})));
-    assert_eq!(claim(&api).len(), 3);
+    assert_eq!(api.claim("mails").len(), 3);
 }
 
 #[test]

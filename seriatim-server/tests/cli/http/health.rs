@@ -40,15 +40,6 @@ fn unknown_paths_and_methods_are_problems() {
 }
 
 #[test]
-fn everything_lies_below_the_base_path() {
-    let api = Api::start("[http]\nbase_path = \"/jobs/\"\n");
-    assert_eq!(api.get("/jobs/health").status, 200);
-    assert_eq!(api.get("/jobs/api/v1/stats").status, 200);
-    api.get("/health").refused(404);
-    assert_eq!(api.get("/jobs/openapi.json").done()["servers"][0]["url"], "/jobs");
-}
-
-#[test]
 fn an_address_that_is_taken_is_said_with_what_to_do() {
     let api = Api::start("");
     let site = Site::new("");

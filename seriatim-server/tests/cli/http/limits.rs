@@ -46,20 +46,6 @@ fn a_header_has_a_limit() {
     assert_eq!(send_raw(&api.address, request.as_bytes()).unwrap().status, 431);
 }
 
-#[test]
-fn a_client_that_stalls_keeps_nobody_else_waiting() {
-    let api = Api::start("");
-    let stalled: Vec<_> = (0..50)
-        .map(|_| {
-            let mut stream = std::net::TcpStream::connect(&api.address).unwrap();
-            stream.write_all(b"POST /api/v1/queues/q/jobs HTTP/1.1\r\nHost: loc").unwrap();
-            stream
-        })
-        .collect();
-    assert_eq!(api.get("/health").status, 200);
-    drop(stalled);
-}
-
 /// Streams of jobs that go on until they are dropped.
 fn streams(api: &Api, count: usize) -> Vec<TcpStream> {
     let head = format!(

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use seriatim::limits::PAYLOAD_BYTES_MAX;
 
 use super::Api;
-use super::client::Request;
+use super::client::{Request, held};
 use super::pages::{Visitor, bury, end, field, guarded, guarded_with, push};
 use crate::site::secret;
 
@@ -122,8 +123,7 @@ fn a_list_is_exported_as_lines_of_json_without_what_its_visitor_may_not_see() {
         request.token(&secret("boss")).send(&api.address).done()
     };
     let lane = work("claim", &claim)["lanes"][0].take();
-    let settled = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
-        "outcome": "done", "result": { "secret": "sum" } });
+    let settled = held(&lane, json!({ "outcome": "done", "result": { "secret": "sum" } }));
     work("settle", &json!({ "worker": "w", "results": [settled] }));
     let done = "/export/jobs?queue=mails&state=succeeded";
     assert_eq!(lines(&boss, done)[0]["result"]["secret"], "sum");
@@ -323,16 +323,9 @@ fn a_lane_that_waits_for_a_retry_is_listed_though_its_time_has_come() {
     let api = guarded();
     let eyes = Visitor::log_in(&api, "eyes");
     push(&api, "mails", &json!({ "key": "failed" }));
-    let work = |path: &str, body: &Value| {
-        let request = Request::new("POST", &format!("/api/v1/{path}")).json(body);
-        request.token(&secret("boss")).send(&api.address).done()
-    };
-    let claim = json!({ "worker": "w", "queues": ["mails"], "limit": 1 });
-    let lane = work("work/claim", &claim)["lanes"][0].take();
-    let settled = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"],
-        "outcome": "retry", "error": "down" });
-    work("work/settle", &json!({ "worker": "w", "results": [settled] }));
-    work("queues/mails/lane/retry?key=failed", &Value::Null);
+    end(&api, "mails", "retry", Some("down"));
+    let now = Request::new("POST", "/api/v1/queues/mails/lane/retry?key=failed");
+    now.token(&secret("boss")).send(&api.address).done();
     for path in ["?state=retrying", "?state=retrying,scheduled", "?state=retrying&by=key"] {
         let keys = keys_of_all_pages(&eyes, &format!("/queues/mails/lanes{path}"));
         assert_eq!(keys, ["failed"], "{path}");
@@ -595,7 +588,7 @@ fn what_is_scheduled_tells_its_task_and_who_made_it_and_is_moved_to_another_time
 }
 
 #[test]
-fn of_a_list_that_grows_while_it_is_paged_no_job_is_lost_or_shown_twice() {
+fn while_ten_thousand_jobs_arrive_each_row_is_seen_once_from_page_to_page() {
     const MANY: usize = 10_000;
     let api = guarded();
     let eyes = Visitor::log_in(&api, "eyes");
@@ -682,4 +675,35 @@ fn what_happened_to_a_key_goes_on_from_page_to_page_until_its_first_event() {
     assert_eq!(queued, 40, "{seen:?}");
     assert!((3..=4).contains(&pages), "{pages}");
     assert!(eyes.page("/key/events?k=k&until=2020-01-01T00:00:00Z").contains("Nothing more is"));
+}
+
+/// Of the page of the largest job; of others, which show a line of it.
+const PAGE_BYTES_MAX: usize = 100_000;
+const LIST_BYTES_MAX: usize = 30_000;
+
+#[test]
+fn a_payload_of_4_mib_leaves_its_page_small_and_is_fetched_whole() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    // Marks that take five times the room where they are shown.
+    let piece = r#"<b>\"é\\"#;
+    let room = PAYLOAD_BYTES_MAX - 2;
+    let inner = piece.repeat(room / piece.len());
+    let payload = format!("\"{inner}{}\"", "x".repeat(room - inner.len()));
+    let body = format!("{{\"key\":\"large\",\"payload\":{payload}}}");
+    let push = Request::new("POST", "/api/v1/queues/orders/jobs").body("application/json", body);
+    let pushed = push.send(&api.address).done();
+    let path = format!("/jobs/{}", pushed["jobs"][0]["job_id"].as_str().unwrap());
+    let page = api.get(&path);
+    assert!(page.status == 200 && page.body.len() <= PAGE_BYTES_MAX, "{}", page.body.len());
+    let text = page.text();
+    assert!(text.contains("4,194,304 bytes; the page shows the beginning"), "{text}");
+    let link = format!("href=\"{path}/payload\" download");
+    assert!(text.contains(&link), "{link}: {text}");
+    for list in ["/jobs?queue=orders", "/key?k=large", "/search?q=payload%3Axxxx", "/"] {
+        let list_page = api.get(list);
+        assert!(list_page.body.len() <= LIST_BYTES_MAX, "{list}: {}", list_page.body.len());
+    }
+    let file = api.get(&format!("{path}/payload"));
+    assert!(file.body == payload.as_bytes(), "it is another one");
+    assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
 }

@@ -10,7 +10,7 @@ use seriatim::{
 };
 
 use super::Api;
-use super::client::Request;
+use super::client::{Request, held};
 use crate::faults::Server;
 use crate::site::{PATIENCE, Site, secret};
 
@@ -292,7 +292,7 @@ impl Matrix {
             let body = json!({ "worker": "w", "queues": ["work"] });
             let lane = self.done(holder, "/api/v1/work/claim", body)["lanes"][0].clone();
             assert_eq!(lane["key"], key);
-            return json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
+            return held(&lane, json!({}));
         }
         let claim = Claim {
             crashed_max: 0,

@@ -29,6 +29,7 @@ mod people;
 mod plain;
 mod proxy;
 mod push;
+mod reasons;
 mod repair;
 mod results;
 mod siege;
@@ -47,11 +48,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::faults::Server;
 use crate::site::{PATIENCE, Serving, Site};
-use client::{Answer, Request};
+use client::{Answer, Request, held};
 
 /// A serving process, and where it listens.
 pub(crate) struct Api {
@@ -161,6 +162,30 @@ impl Api {
             assert!(began.elapsed() < PATIENCE, "no node noted {name}: {known}");
             std::thread::yield_now();
         }
+    }
+
+    /// The lanes of a queue that are due; the worker `w` has them now.
+    pub(crate) fn claim(&self, queue: &str) -> Vec<Value> {
+        let body = json!({ "worker": "w", "queues": [queue], "limit": 10 });
+        self.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().clone()
+    }
+
+    /// Ends a claim of the worker `w`.
+    pub(crate) fn settle(&self, lane: &Value, result: Value) -> Answer {
+        let body = json!({ "worker": "w", "results": [held(lane, result)] });
+        self.post("/api/v1/work/settle", &body)
+    }
+
+    /// The same; whether it was `ok`, or `stale`.
+    pub(crate) fn settled(&self, lane: &Value, result: Value) -> String {
+        let answer = self.settle(lane, result).done();
+        answer["results"][0]["status"].as_str().unwrap().to_owned()
+    }
+
+    /// A heartbeat of the worker `w` for one lane.
+    pub(crate) fn beat(&self, lane: &Value, told: Value) -> Value {
+        let body = json!({ "worker": "w", "claims": [held(lane, told)] });
+        self.post("/api/v1/work/heartbeat", &body).done()
     }
 
     /// Posts without a body.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Api;
-use super::client::{Answer, Request};
+use super::client::{Answer, Request, held};
 use crate::faults::Server;
 use crate::site::Site;
 
@@ -79,17 +79,9 @@ fn claim(api: &Api) -> Vec<Value> {
     serde_json::from_value(lanes).unwrap()
 }
 
-fn named(lane: &Value) -> Value {
-    json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] })
-}
-
 /// The status of each turn.
 fn settle(api: &Api, lanes: &[&Value]) -> Vec<String> {
-    let done = |lane: &&Value| {
-        let mut result = named(lane);
-        result["outcome"] = "done".into();
-        result
-    };
+    let done = |lane: &&Value| held(lane, json!({ "outcome": "done" }));
     let results: Vec<Value> = lanes.iter().map(done).collect();
     let body = json!({ "worker": "w", "results": results });
     let answer = soon(|| api.post("/api/v1/work/settle", &body));

@@ -58,8 +58,7 @@ fn bounds_of_the_document_are_those_of_the_api() {
     let claim = json!({ "worker": "w", "queues": ["q"], "consumer_groups": null });
     api.post("/api/v1/work/claim", &claim).done();
     api.post("/api/v1/queues/q/jobs", &json!({ "key": "k" })).done();
-    let claim = json!({ "worker": "w", "queues": ["q"] });
-    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let lane = api.claim("q").remove(0);
     for name in ["Claim", "Beat"] {
         let lease = &schema(name)["lease_ttl_sec"];
         assert_eq!(
@@ -71,9 +70,9 @@ fn bounds_of_the_document_are_those_of_the_api() {
     let beat = |lease: f64| json!({ "worker": "w", "claims": [], "lease_ttl_sec": lease });
     api.post("/api/v1/work/heartbeat", &beat(0.5)).refused(400);
     let result = |more: Value| {
-        let mut result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "retry" });
-        result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }))
+        let mut result = more;
+        result["outcome"] = "retry".into();
+        api.settle(&lane, result)
     };
     let (field, detail) = result(json!({ "retry_in": "99999999d" })).refused(400);
     assert_eq!((&*field, &*detail), ("results[0].retry_in", "must be at most 3650d"));

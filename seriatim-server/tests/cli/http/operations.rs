@@ -594,18 +594,24 @@ async fn what_was_not_found_among_the_first_may_be_begun_all_the_same() {
     assert!(page.contains("There are none"), "{page}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_is_not_ended_by_taking_back_a_pause() {
+/// A queue that holds a key whose job has failed.
+async fn holding() -> (Api, Hand) {
     let site =
         Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
     let queue = seriatim::Queue::fifo("orders").max_retries(0);
     let queue = queue.exhausted(seriatim::Exhaustion::Hold);
     let hand = Hand::new(site.store().await, vec![queue]).await;
-    hand.push(seriatim::Job::new("orders", &1).unwrap().key("held")).await;
+    (Api::with(site, |_| {}), hand)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_is_not_ended_by_taking_back_a_pause() {
+    let (api, hand) = holding().await;
+    for key in ["held", "ended"] {
+        hand.push(seriatim::Job::new("orders", &1).unwrap().key(key)).await;
+    }
     hand.fail_all("orders", "no stock").await;
     hand.push(seriatim::Job::new("orders", &1).unwrap().key("free")).await;
-    hand.store.close().await.unwrap();
-    let api = Api::with(site, |_| {});
     for (key, is_held) in [("held", true), ("free", false)] {
         let page = api.get(&format!("/key?k={key}")).text();
         assert_eq!(page.contains("Pause with a reason"), !is_held, "{page}");
@@ -618,20 +624,8 @@ async fn a_hold_is_not_ended_by_taking_back_a_pause() {
         let said = does("lane.pause");
         assert_eq!(said.contains("deed=lane.resume"), !is_held, "{said}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_a_hold_is_not_offered_to_be_taken_back_by_a_pause() {
-    let site =
-        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
-    let queue = seriatim::Queue::fifo("orders").max_retries(0);
-    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
-    let hand = Hand::new(site.store().await, vec![queue]).await;
-    hand.push(seriatim::Job::new("orders", &1).unwrap().key("k")).await;
-    hand.fail_all("orders", "no stock").await;
-    hand.store.close().await.unwrap();
-    let api = Api::with(site, |_| {});
-    let lane = [("deed", "lane.resume"), ("queue", "orders"), ("key", "k")];
+    // Nor is the end of a hold taken back by a pause.
+    let lane = [("deed", "lane.resume"), ("queue", "orders"), ("key", "ended")];
     let said = submit(&api, "/do", &lane).header("set-cookie").unwrap().to_owned();
     assert!(said.contains("resumed") && !said.contains("lane.pause"), "{said}");
 }
@@ -715,12 +709,7 @@ async fn an_undo_takes_back_its_own_pause_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_began_under_a_pause_stays_when_the_pause_is_taken_back() {
-    let site =
-        Site::new("[queues.orders]\nmode = \"fifo\"\nmax_retries = 0\nexhausted = \"hold\"\n");
-    let queue = seriatim::Queue::fifo("orders").max_retries(0);
-    let queue = queue.exhausted(seriatim::Exhaustion::Hold);
-    let hand = Hand::new(site.store().await, vec![queue]).await;
-    let api = Api::with(site, |_| {});
+    let (api, hand) = holding().await;
     hand.push(seriatim::Job::new("orders", &1).unwrap().key("k")).await;
     let turns = hand.claim("orders").await;
     let pause = [("deed", "lane.pause"), ("queue", "orders"), ("key", "k")];

@@ -29,17 +29,9 @@ fn waited(api: &Api, queue: &str, job: &Value, result: &Value) -> Value {
         let waiting = scope.spawn(move || api.post(&path, job).done());
         let body = json!({ "worker": "w", "queues": [queue], "wait_ms": 60_000 });
         let lane = api.post("/api/v1/work/claim", &body).done()["lanes"][0].clone();
-        settle(api, &lane, result).done();
+        api.settle(&lane, result.clone()).done();
         waiting.join().unwrap()
     })
-}
-
-fn settle(api: &Api, lane: &Value, result: &Value) -> super::client::Answer {
-    let mut result = result.clone();
-    for name in ["lane", "token", "secret"] {
-        result[name] = lane[name].clone();
-    }
-    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }))
 }
 
 #[test]
@@ -126,18 +118,16 @@ fn what_cannot_be_waited_for_is_refused_before_anything_is_pushed() {
 fn a_result_that_cannot_be_kept_settles_nothing() {
     let api = Api::start(CONFIG);
     api.post("/api/v1/queues/sums/jobs", &json!({ "key": "k" })).done();
-    let claim = json!({ "worker": "w", "queues": ["sums"] });
-    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let lane = api.claim("sums").remove(0);
     for (result, said) in [
         (json!({ "outcome": "done", "result": "x".repeat(64 << 10) }), "at most 65536"),
         (json!({ "outcome": "bury", "error": "e", "result": 1 }), "outcome done, not with bury"),
     ] {
-        let (field, detail) = settle(&api, &lane, &result).refused(400);
+        let (field, detail) = api.settle(&lane, result).refused(400);
         assert_eq!(field, "results[0].result");
         assert!(detail.contains(said), "{detail}");
     }
-    let settled = settle(&api, &lane, &json!({ "outcome": "done", "result": null })).done();
-    assert_eq!(settled["results"][0]["status"], "ok");
+    assert_eq!(api.settled(&lane, json!({ "outcome": "done", "result": null })), "ok");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::client::Request;
+use super::client::{Request, held};
 use super::documented::Documented;
 use crate::faults::Server;
 use crate::site::Site;
@@ -74,7 +74,7 @@ impl Walk {
 
     fn settle(&self, lane: &Value, outcome: &str) {
         let error = (outcome != "done").then_some("down");
-        let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": error });
+        let result = held(lane, json!({ "outcome": outcome, "error": error }));
         let body = json!({ "worker": "walker", "results": [result] });
         assert_eq!(self.post("/api/v1/work/settle", &[], body)["results"][0]["status"], "ok");
     }
@@ -145,7 +145,7 @@ impl Walk {
         let lane = self.claim("a");
         let running = self.get("/api/v1/queues/{queue}/running", &["a"]);
         assert_eq!(running["lanes"][0]["lane"], lane["lane"]);
-        let claim = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "done": 1 } });
+        let claim = held(&lane, json!({ "progress": { "done": 1 } }));
         let beat = json!({ "worker": "walker", "claims": [claim] });
         let beat = self.post("/api/v1/work/heartbeat", &[], beat);
         assert_eq!(beat, json!({ "cancel": [], "lost": [] }));
@@ -272,9 +272,7 @@ impl Walk {
         assert_eq!(claimed["unknown_queues"], json!(["none"]));
         let lane = &claimed["lanes"][0];
         self.act("/api/v1/jobs/{job_id}/cancel", &[id]);
-        let claim =
-            json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-        let beat = json!({ "worker": "walker", "claims": [claim] });
+        let beat = json!({ "worker": "walker", "claims": [held(lane, json!({}))] });
         let beat = self.post("/api/v1/work/heartbeat", &[], beat);
         assert_eq!(beat["cancel"][0]["job_ids"], json!([id]));
         self.settle(lane, "bury");
@@ -293,7 +291,7 @@ impl Walk {
         let id = lane["jobs"][0]["job_id"].as_str().unwrap();
         for step in [json!({ "name": "one", "done": true, "result": 7 }), json!({ "name": "one" })]
         {
-            let claim = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "step": step });
+            let claim = held(lane, json!({ "step": step }));
             let beat = json!({ "worker": "walker", "claims": [claim] });
             let beat = self.post("/api/v1/work/heartbeat", &[], beat);
             assert_eq!(beat["steps"][0]["step"], "one");

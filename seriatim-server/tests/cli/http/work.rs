@@ -11,7 +11,7 @@ use seriatim::{
 };
 
 use super::Api;
-use super::client::Request;
+use super::client::{Request, held};
 use crate::faults::Server;
 use crate::site::{Site, text};
 
@@ -20,21 +20,6 @@ const CONFIG: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 1\nb
 
 fn push(api: &Api, queue: &str, jobs: Value) {
     api.post(&format!("/api/v1/queues/{queue}/jobs"), &jobs).done();
-}
-
-fn claim(api: &Api, queue: &str) -> Vec<Value> {
-    let body = json!({ "worker": "w", "queues": [queue], "limit": 10 });
-    api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().clone()
-}
-
-fn settle(api: &Api, lane: &Value, result: Value) -> String {
-    let mut result = result;
-    for name in ["lane", "token", "secret"] {
-        result[name] = lane[name].clone();
-    }
-    let body = json!({ "worker": "w", "results": [result] });
-    let answer = api.post("/api/v1/work/settle", &body).done();
-    answer["results"][0]["status"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -48,7 +33,7 @@ fn a_lane_is_handed_over_in_order_and_settled_once() {
             { "key": "42", "payload": { "v": 1, "big": 12_345_678_901_234_567_890_u64 }, "score": 1 },
         ]),
     );
-    let lanes = claim(&api, "orders");
+    let lanes = api.claim("orders");
     let lane = &lanes[0];
     assert_eq!(
         (&lane["queue"], &lane["key"], &lane["attempt"]),
@@ -62,9 +47,9 @@ fn a_lane_is_handed_over_in_order_and_settled_once() {
         lane["jobs"].as_array().unwrap().iter().map(|job| &job["score"]).collect();
     assert_eq!(scores, [&json!(1.0), &json!(2.0)]);
     assert_eq!(lane["jobs"][0]["payload"]["big"], 12_345_678_901_234_567_890_u64);
-    assert!(claim(&api, "orders").is_empty(), "a claimed lane is nobody else's");
-    assert_eq!(settle(&api, lane, json!({ "outcome": "done" })), "ok");
-    assert_eq!(settle(&api, lane, json!({ "outcome": "done" })), "stale");
+    assert!(api.claim("orders").is_empty(), "a claimed lane is nobody else's");
+    assert_eq!(api.settled(lane, json!({ "outcome": "done" })), "ok");
+    assert_eq!(api.settled(lane, json!({ "outcome": "done" })), "stale");
     let stats = api.get("/api/v1/stats").done();
     assert_eq!(
         (&stats["total"]["length"], &stats["by_worker"]["orders"]["processed"]),
@@ -76,54 +61,49 @@ fn a_lane_is_handed_over_in_order_and_settled_once() {
 fn a_remote_worker_that_an_operator_quiets_keeps_its_lanes_and_gets_no_more() {
     let api = Api::start(CONFIG);
     push(&api, "orders", json!({ "key": "a" }));
-    let lane = claim(&api, "orders").remove(0);
-    let beat = || {
-        let named =
-            json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-        let body = json!({ "worker": "w", "claims": [named] });
-        api.post("/api/v1/work/heartbeat", &body).done()
-    };
+    let lane = api.claim("orders").remove(0);
+    let beat = || api.beat(&lane, json!({}));
     for command in ["quiet", "stop"] {
         api.act(&format!("/api/v1/nodes/remote:w/{command}")).done();
         assert_eq!(beat(), json!({ "cancel": [], "lost": [], "command": command }));
     }
     push(&api, "orders", json!({ "key": "b" }));
-    assert!(claim(&api, "orders").is_empty());
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
+    assert!(api.claim("orders").is_empty());
+    assert_eq!(api.settled(&lane, json!({ "outcome": "done" })), "ok");
     api.act("/api/v1/nodes/remote:w/resume").done();
     assert_eq!(beat()["command"], Value::Null);
-    assert_eq!(claim(&api, "orders").len(), 1);
+    assert_eq!(api.claim("orders").len(), 1);
 }
 
 #[test]
 fn l6_outcomes_are_planned_as_the_engine_plans_them() {
     let api = Api::start(CONFIG);
     push(&api, "orders", json!([{ "key": "a", "payload": 1 }, { "key": "a", "payload": 2 }]));
-    let lane = claim(&api, "orders").remove(0);
+    let lane = api.claim("orders").remove(0);
     let first = lane["first_attempt_at"].clone();
     assert!(first.is_string() && lane["max_retries"] == 1, "{lane}");
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
+    assert_eq!(api.settled(&lane, json!({ "outcome": "retry", "error": "down" })), "ok");
     let waiting = api.get("/api/v1/queues/orders/lane?key=a").done();
     assert_eq!((&waiting["retry_count"], &waiting["error"]), (&json!(0), &json!("down")));
-    assert!(claim(&api, "orders").is_empty(), "the backoff of the queue is 30 s");
+    assert!(api.claim("orders").is_empty(), "the backoff of the queue is 30 s");
     api.act("/api/v1/queues/orders/lane/retry?key=a").done();
-    let lane = claim(&api, "orders").remove(0);
+    let lane = api.claim("orders").remove(0);
     assert_eq!((&lane["retry_count"], &lane["attempt"]), (&json!(0), &json!(2)));
     assert_eq!(lane["first_attempt_at"], first);
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
-    let lane = claim(&api, "orders").remove(0);
+    assert_eq!(api.settled(&lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
+    let lane = api.claim("orders").remove(0);
     assert_eq!((&lane["retry_count"], &lane["attempt"]), (&json!(0), &json!(2)), "not counted");
     // max_retries is 1: the job with the lowest score dies, the rest starts afresh.
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "still down" })), "ok");
+    assert_eq!(api.settled(&lane, json!({ "outcome": "retry", "error": "still down" })), "ok");
     let dead = api.get("/api/v1/queues/orders/morgue").done();
     assert_eq!(
         (&dead["jobs"][0]["payload"], &dead["jobs"][0]["error"]),
         (&json!(1), &json!("still down"))
     );
-    let lane = claim(&api, "orders").remove(0);
+    let lane = api.claim("orders").remove(0);
     assert_eq!((&lane["retry_count"], &lane["jobs"][0]["payload"]), (&json!(-1), &json!(2)));
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "release" })), "ok");
-    assert_eq!(claim(&api, "orders")[0]["attempt"], lane["attempt"]);
+    assert_eq!(api.settled(&lane, json!({ "outcome": "release" })), "ok");
+    assert_eq!(api.claim("orders")[0]["attempt"], lane["attempt"]);
 }
 
 #[test]
@@ -134,7 +114,7 @@ fn part_of_a_fifo_turn_can_be_done() {
         "mails",
         json!([{ "key": "a", "payload": 1 }, { "key": "a", "payload": 2 }, { "key": "a", "payload": 3 }]),
     );
-    let lane = claim(&api, "mails").remove(0);
+    let lane = api.claim("mails").remove(0);
     assert_eq!(lane["jobs"].as_array().unwrap().len(), 3);
     for (outcome, done, why) in [
         ("bury", 3, "the lane has 3, which leaves no job for the outcome"),
@@ -157,7 +137,7 @@ fn part_of_a_fifo_turn_can_be_done() {
         ),
         "ok"
     );
-    let lane = claim(&api, "mails").remove(0);
+    let lane = api.claim("mails").remove(0);
     let payloads: Vec<&Value> =
         lane["jobs"].as_array().unwrap().iter().map(|job| &job["payload"]).collect();
     assert_eq!(payloads, [&json!(2)], "after a failure one at a time");
@@ -195,7 +175,7 @@ fn wrong_wishes_and_results_name_the_field() {
         let body = json!({ "worker": "w", "results": results });
         assert_eq!(api.post("/api/v1/work/settle", &body).refused(400).0, field, "{body}");
     }
-    assert_eq!(claim(&api, "never-pushed-to"), [Value::Null; 0]);
+    assert_eq!(api.claim("never-pushed-to"), [Value::Null; 0]);
 }
 
 #[test]
@@ -273,13 +253,9 @@ async fn a_remote_claim_outlives_the_node_that_served_it() {
     assert_eq!(store.rescue(rescue).await.unwrap(), []);
     store.close().await.unwrap();
     let api = Api::with(api.site, |_| {});
-    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-    let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
-    assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
-    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-    let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
-    assert_eq!(beat.done()["lost"], json!([lane["lane"]]));
+    assert_eq!(api.beat(&lane, json!({})), json!({ "cancel": [], "lost": [] }));
+    assert_eq!(api.settled(&lane, json!({ "outcome": "done" })), "ok");
+    assert_eq!(api.beat(&lane, json!({}))["lost"], json!([lane["lane"]]));
 }
 
 #[test]
@@ -295,7 +271,7 @@ fn a_job_that_should_have_started_before_is_not_handed_over() {
     let payloads: Vec<&Value> =
         lane["jobs"].as_array().unwrap().iter().map(|job| &job["payload"]).collect();
     assert_eq!(payloads, [&json!(2)]);
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
+    assert_eq!(api.settled(&lane, json!({ "outcome": "done" })), "ok");
     assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 0);
 }
 
@@ -303,11 +279,11 @@ fn a_job_that_should_have_started_before_is_not_handed_over() {
 fn what_a_remote_worker_fails_is_logged_as_that_of_a_local_one() {
     let api = Api::start(CONFIG);
     push(&api, "orders", json!([{ "key": "a", "payload": 1 }]));
-    let lane = claim(&api, "orders").remove(0);
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
+    let lane = api.claim("orders").remove(0);
+    assert_eq!(api.settled(&lane, json!({ "outcome": "retry", "error": "down" })), "ok");
     api.act("/api/v1/queues/orders/lane/retry?key=a").done();
-    let lane = claim(&api, "orders").remove(0);
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
+    let lane = api.claim("orders").remove(0);
+    assert_eq!(api.settled(&lane, json!({ "outcome": "retry", "error": "down" })), "ok");
     api.logs("attempt 1 failed: down; tried again in 30s");
     api.logs("attempt 2 failed: down; dead: `seriatim morgue orders` shows it");
 }
@@ -332,7 +308,7 @@ fn a_remote_worker_gets_nothing_until_the_server_has_declared_its_queue_again() 
     let server = Server::redis();
     let api = Api::start(&format!("[store]\nurl = \"{}\"\n{CONFIG}", server.url()));
     push(&api, "orders", json!([{ "key": "a" }]));
-    assert_eq!(claim(&api, "orders").len(), 1);
+    assert_eq!(api.claim("orders").len(), 1);
     // It hears of the wiped store only after another process, which knows no definition, has pushed.
     api.serving.signal(Signal::STOP);
     server.asked(&["FLUSHALL"]);
@@ -344,32 +320,23 @@ fn a_remote_worker_gets_nothing_until_the_server_has_declared_its_queue_again() 
         text(&pushed)
     );
     api.serving.signal(Signal::CONT);
-    let lanes = claim(&api, "orders");
+    let lanes = api.claim("orders");
     assert_eq!((lanes.len(), &lanes[0]["key"]), (1, &json!("b")));
     let view = api.get("/api/v1/queues/orders").done();
     assert_eq!(view["mode"], "accumulate");
-}
-
-/// Sends a heartbeat for a lane with more about it; returns the answer.
-fn beat(api: &Api, lane: &Value, more: Value) -> Value {
-    let mut claim = more;
-    for name in ["lane", "token", "secret"] {
-        claim[name] = lane[name].clone();
-    }
-    api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [claim] })).done()
 }
 
 #[test]
 fn d12_steps_by_http_are_kept_beside_progress_until_their_jobs_end() {
     let api = Api::start(CONFIG);
     push(&api, "mails", json!([{ "key": "a", "payload": 1 }]));
-    let lane = claim(&api, "mails").remove(0);
+    let lane = api.claim("mails").remove(0);
     let step =
-        |lane: &Value, step: Value| beat(&api, lane, json!({ "step": step }))["steps"][0].clone();
+        |lane: &Value, step: Value| api.beat(lane, json!({ "step": step }))["steps"][0].clone();
     let name = &lane["lane"];
     let run = json!({ "lane": name, "step": "extract", "state": "run" });
     assert_eq!(step(&lane, json!({ "name": "extract" })), run);
-    beat(&api, &lane, json!({ "progress": { "percent": 40 } }));
+    api.beat(&lane, json!({ "progress": { "percent": 40 } }));
     let kept = json!({ "lane": name, "step": "extract", "state": "kept" });
     assert_eq!(step(&lane, json!({ "name": "extract", "done": true, "result": [1, 2] })), kept);
     step(&lane, json!({ "name": "load" }));
@@ -377,22 +344,19 @@ fn d12_steps_by_http_are_kept_beside_progress_until_their_jobs_end() {
     let job = api.get(&format!("/api/v1/jobs/{id}")).done();
     assert_eq!(job["progress"], json!({ "percent": 40 }));
     assert_eq!(job["steps"], json!({ "step": "load", "done": ["extract"] }));
-    assert_eq!(settle(&api, &lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
-    let again = claim(&api, "mails").remove(0);
-    let stale = beat(&api, &lane, json!({ "step": { "name": "load", "done": true } }));
+    assert_eq!(api.settled(&lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
+    let again = api.claim("mails").remove(0);
+    let stale = api.beat(&lane, json!({ "step": { "name": "load", "done": true } }));
     assert_eq!((&stale["lost"], &stale["steps"]), (&json!([name]), &Value::Null));
     let done = json!({ "lane": name, "step": "extract", "state": "done", "result": [1, 2] });
-    beat(&api, &again, json!({ "progress": "again" }));
+    api.beat(&again, json!({ "progress": "again" }));
     assert_eq!(step(&again, json!({ "name": "extract" })), done);
     assert_eq!(step(&again, json!({ "name": "load" }))["state"], "run");
     let long = "x".repeat(70_000);
-    let mut claim = json!({ "step": { "name": "load", "done": true, "result": long } });
-    for name in ["lane", "token", "secret"] {
-        claim[name] = again[name].clone();
-    }
+    let claim = held(&again, json!({ "step": { "name": "load", "done": true, "result": long } }));
     let refused = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [claim] }));
     assert_eq!((refused.status, refused.json()["field"].as_str()), (400, Some("claims[0].step")));
-    assert_eq!(settle(&api, &again, json!({ "outcome": "done" })), "ok");
+    assert_eq!(api.settled(&again, json!({ "outcome": "done" })), "ok");
 }
 
 #[test]

@@ -28,11 +28,7 @@ async fn l13_middleware_stands_around_every_call_the_first_outermost() {
             }
         });
     }
-    let written = log.clone();
-    let running = Running::start(builder.worker("mail", move |_: Batch<u32>| {
-        written.add("handler");
-        async {}
-    }));
+    let running = Running::start(builder.worker("mail", log.adds::<u32>("handler")));
     log.reaches(5).await;
     running.stop().await;
     let expected = ["outer mail send", "inner mail send", "handler", "inner true", "outer true"];

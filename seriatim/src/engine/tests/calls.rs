@@ -152,11 +152,7 @@ async fn a_payload_that_cannot_be_decoded_counts_as_failed_and_its_error_names_t
     let price = serde_json::json!({ "lines": [{ "price": 1 }, { "price": "dear" }] });
     let bad = rig.push(Job::new("orders", &price).unwrap()).await;
     rig.push(Job::new("orders", &serde_json::json!({ "lines": [] })).unwrap()).await;
-    let written = log.clone();
-    let running = Running::start(engine(&rig).worker("orders", move |_: Batch<Order>, _| {
-        written.add("called");
-        async {}
-    }));
+    let running = Running::start(engine(&rig).worker("orders", log.adds::<Order>("called")));
     log.reaches(1).await;
     let summary = running.stop().await;
     assert_eq!((summary.failed, summary.done), (1, 1));
@@ -268,11 +264,7 @@ async fn an_expired_job_is_never_started() {
     let job = Job::new("offers", &1).unwrap().key("a");
     let id = rig.push(job.expires_at(START + secs(1))).await;
     pass(secs(2)).await;
-    let written = log.clone();
-    let running = Running::start(engine(&rig).worker("offers", move |_: Batch<u32>| {
-        written.add("called");
-        async {}
-    }));
+    let running = Running::start(engine(&rig).worker("offers", log.adds::<u32>("called")));
     pass(secs(2)).await;
     running.stop().await;
     assert_eq!(log.len(), 0);

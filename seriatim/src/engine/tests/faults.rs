@@ -121,11 +121,7 @@ async fn a_lost_claim_goes_back_also_when_its_queue_has_nothing_else() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("alone", &7).unwrap()).await;
     rig.faults.lost_claims.store(1, Ordering::SeqCst);
-    let written = log.clone();
-    let running = Running::start(counting(&rig, &log).worker("alone", move |_: Batch<u32>| {
-        written.add("alone");
-        async {}
-    }));
+    let running = Running::start(counting(&rig, &log).worker("alone", log.adds::<u32>("alone")));
     pass(secs(3)).await;
     rig.push(Job::new("mail", &1).unwrap()).await;
     log.reaches(2).await;

@@ -90,11 +90,7 @@ async fn after_a_jump_of_the_store_s_clock_a_node_that_lives_keeps_its_claims() 
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
     assert_eq!(rig.claim_as("other", "mail", secs(30)).await.len(), 1);
-    let written = log.clone();
-    let worker = move |_: Batch<u32>| {
-        written.add("taken over");
-        async {}
-    };
+    let worker = log.adds::<u32>("taken over");
     let running = Running::start(engine(&rig).lease(secs(60)).worker("mail", worker));
     pass(secs(1)).await;
     PRETENDED.set(secs(3_600));

@@ -134,11 +134,7 @@ async fn every_call_that_ends_is_a_line_at_debug_and_none_above_it() {
         rig.store_declared(Queue::accumulate("orders")).await;
         rig.push(Job::new("orders", &1).unwrap().key("k")).await;
         rig.push(Job::new("orders", &2).unwrap().key("k")).await;
-        let written = log.clone();
-        let running = Running::start(engine(&rig).worker("orders", move |_: Batch<u32>| {
-            written.add("called");
-            async {}
-        }));
+        let running = Running::start(engine(&rig).worker("orders", log.adds::<u32>("called")));
         log.reaches(1).await;
         running.stop().await;
         seen.push(of(&lines, "DEBUG call ended"));

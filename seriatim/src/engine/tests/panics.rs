@@ -175,11 +175,7 @@ async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
         queue.max_retries = 1;
         rig.store_declared(queue).await;
         let id = rig.push(Job::new("broken", &13).unwrap()).await;
-        let written = log.clone();
-        let builder = engine(&rig).concurrency(1).worker("fine", move |_: Batch<u32>| {
-            written.add("fine");
-            async {}
-        });
+        let builder = engine(&rig).concurrency(1).worker("fine", log.adds::<u32>("fine"));
         let running = Running::start(change(builder));
         // The second failure buries it.
         let buried = async {
@@ -206,12 +202,8 @@ async fn an_observer_that_panics_when_a_lane_is_rescued_stops_nothing() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
     rig.claim_as("gone", "mail", secs(1)).await;
-    let written = log.clone();
     let builder = engine(&rig).observer(Arc::new(Jumpy));
-    let running = Running::start(builder.worker("mail", move |_: Batch<u32>| {
-        written.add("mail");
-        async {}
-    }));
+    let running = Running::start(builder.worker("mail", log.adds::<u32>("mail")));
     log.reaches(1).await;
     assert_eq!(running.stop().await.rescued, 1);
 }

@@ -1,6 +1,6 @@
 //! A memory store that uses tokio's time and fails on demand, and an engine on it.
 
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use crate::contract::{
 use crate::engine::Summary;
 use crate::engine::builder::EngineBuilder;
 use crate::engine::lifecycle::Engine;
+use crate::handler::batch::Batch;
 use crate::machine::PRETENDED;
 use crate::model::{
     Error, ErrorKind, Job, JobId, LaneId, NodeId, Result, Settlement, Timestamp, Token, Turn,
@@ -493,6 +494,15 @@ impl Log {
     pub(super) fn add(&self, line: impl Into<String>) {
         self.0.0.lock().unwrap().push(line.into());
         self.0.1.notify_waiters();
+    }
+
+    /// A handler that adds this line with each call.
+    pub(super) fn adds<T>(&self, line: &'static str) -> impl Fn(Batch<T>) -> Ready<()> + use<T> {
+        let log = self.clone();
+        move |_| {
+            log.add(line);
+            ready(())
+        }
     }
 
     pub(super) fn lines(&self) -> Vec<String> {

@@ -144,11 +144,7 @@ async fn queues_that_contradict_themselves_are_refused_before_anything_starts() 
 async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
-    let written = log.clone();
-    let worker = move |_: Batch<u32>| {
-        written.add("");
-        async {}
-    };
+    let worker = log.adds::<u32>("");
     let stays = Running::start(engine(&rig).node_name("stays"));
     let running = Running::start(engine(&rig).node_name("goes").worker("mail", worker));
     log.reaches(1).await;
