@@ -46,7 +46,7 @@ pub(crate) struct Deed {
 }
 
 /// Verbs of deeds, and what they did.
-const DONE: [(&str, &str); 22] = [
+const DONE: [(&str, &str); 23] = [
     ("bind", "bound"),
     ("bury", "buried"),
     ("cancel", "cancelled"),
@@ -61,6 +61,7 @@ const DONE: [(&str, &str); 22] = [
     ("release", "took the claim on"),
     ("requeue", "requeued"),
     ("reschedule", "rescheduled"),
+    ("restore", "restored the limits of"),
     ("resume", "resumed"),
     ("retry", "set"),
     ("run", "ran"),
@@ -407,6 +408,11 @@ mod tests {
         assert_eq!(told("operation start", &ended[2..]), "started an operation in orders");
         assert_eq!(told("lane retry", &of_key[..2]), "set key order-58 of orders to run now");
         assert_eq!(told("operation stop", &ended[..1]), "stopped operation 7-a");
+        let limits = [("queue", "orders"), ("limits", r#"{"limit":{"running":5}}"#)];
+        assert_eq!(
+            told("queue restore", &limits),
+            r#"restored the limits of queue orders (limits {"limit":{"running":5}})"#
+        );
         assert_eq!(told("cron run", &[("name", "tick")]), "ran cron tick");
         assert_eq!(told("login", &[]), "login");
     }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use seriatim::store::{Declare, JobQuery, JobState, LaneId, Store};
-use seriatim::{ErrorKind, Limit, Queue, Rate};
+use seriatim::{ErrorKind, Groups, Limit, Queue, Rate};
 
 use super::error::Result;
 use super::figures::Figures;
@@ -169,6 +170,40 @@ impl Amended {
         let mut change = Limit::default();
         (change.running, change.rate, change.burst) = (self.running, self.rate, self.burst);
         *limit = change.over(*limit);
+    }
+}
+
+/// The limits of a queue and its groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Limits {
+    #[serde(skip_serializing_if = "is_unset")]
+    limit: Limit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Groups>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes it so.
+fn is_unset(limit: &Limit) -> bool {
+    *limit == Limit::default()
+}
+
+impl Limits {
+    pub(crate) fn of(queue: &Queue) -> Self {
+        Self { limit: queue.limit, groups: queue.groups.clone() }
+    }
+
+    pub(crate) fn give(self, queue: &mut Queue) {
+        (queue.limit, queue.groups) = (self.limit, self.groups);
+    }
+
+    pub(crate) fn text(&self) -> String {
+        // Numbers and texts only: writing them cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub(crate) fn read(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
     }
 }
 

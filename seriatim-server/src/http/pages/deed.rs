@@ -7,14 +7,15 @@ use std::str::FromStr;
 use seriatim::store::{
     Cancel, Cancelled, Change, Command, JobState, LaneAction, LaneState, Selected, Selection,
 };
-use seriatim::{JobId, Payload, Queue, Rate, Timestamp};
+use seriatim::{ErrorKind, JobId, Payload, Queue, Rate, Timestamp};
 
 use super::super::{Access, Problem, Result, Shared};
+use super::ways::Ways;
 use crate::app::bridges::Which;
 use crate::app::deeds::Deed as Done;
 use crate::app::error::Error;
 use crate::app::lanes::OneLane;
-use crate::app::limits::{Amended, Whose};
+use crate::app::limits::{Amended, Limits, Whose};
 use crate::app::operations::{self, Action, List, Wish};
 use crate::app::{batches, bridges, cron, find, jobs, lanes, limits, morgue, nodes, pauses, undo};
 use crate::base::text::{count, one_line};
@@ -42,6 +43,12 @@ pub(super) enum On {
         queue: String,
         whose: Whose,
         change: Option<Amended>,
+    },
+    /// The limits and groups that a queue gets back, and those that it has if nobody changed them since.
+    Limits {
+        queue: String,
+        limits: Limits,
+        was: Limits,
     },
     Lane {
         queue: String,
@@ -118,6 +125,7 @@ impl Kind {
     }
 }
 
+const CHANGED: &str = "nothing was done, as it was changed since: look at its state now";
 const LOST: &str = "What is deleted cannot be brought back. The deletion begins after 10 s, and can be undone until then.";
 
 static KINDS: &[Kind] = &[
@@ -126,8 +134,9 @@ static KINDS: &[Kind] = &[
     kind("queue.limits", "Set the limit", "its limit is set").admin(),
     kind("queue.group", "Set for groups", "its groups are set").admin(),
     kind("queue.ungroup", "Remove", "removed")
-        .asks("Removes the weight and the limits of this group. Without a name, removes those of all groups: the queue then has no groups and refuses jobs that name one. There is no undo.")
+        .asks("Removes the weight and the limits of this group. Without a name, removes those of all groups: the queue then has no groups and refuses jobs that name one.")
         .admin(),
+    kind("queue.restore", "Restore", "its limits are as before").undone_by("queue.restore").admin(),
     kind("lane.pause", "Pause", "paused; a running turn finishes").undone_by("lane.resume"),
     kind("lane.resume", "Resume", "resumed").undone_by("lane.pause"),
     kind("lane.retry", "Run now", "set to run now"),
@@ -187,20 +196,7 @@ impl Deed {
         pauses::check_reason(text("reason").as_deref())?;
         let about = name.split('.').next().unwrap_or_default();
         let on = match about {
-            "queue" if name == "queue.limits" => On::Limit {
-                queue: needed("queue")?,
-                running: number("running", &text)?,
-                rate: number("rate", &text)?,
-            },
-            "queue" if name.ends_with("group") => On::Groups {
-                queue: needed("queue")?,
-                whose: text("group").map_or(Whose::EachGroup, Whose::Group),
-                change: match name.as_str() {
-                    "queue.group" => Some(amended(&text)?),
-                    _ => None,
-                },
-            },
-            "queue" => On::Queue(needed("queue")?),
+            "queue" => on_queue(&name, needed("queue")?, &text)?,
             "node" => On::Node(needed("node")?),
             "operation" => On::Operation(needed("operation")?),
             "batch" => On::Batch(needed("batch")?),
@@ -254,6 +250,10 @@ impl Deed {
                 let numbers = [("running", running), ("burst", burst), ("weight", weight)];
                 let set = |(name, number): (_, Option<u32>)| Some((name, number?.to_string()));
                 fields.extend(numbers.into_iter().filter_map(set));
+            }
+            On::Limits { queue, limits, was } => {
+                let [limits, was] = [limits, was].map(Limits::text);
+                fields.extend([("queue", queue.clone()), ("limits", limits), ("was", was)]);
             }
             On::Node(node) => fields.push(("node", node.clone())),
             On::Cron { name, reason } => {
@@ -318,9 +318,10 @@ impl Deed {
                 format!("group {name} of queue {queue}")
             }
             On::Groups { queue, change: None, .. } => format!("all groups of queue {queue}"),
-            On::Queue(queue) | On::Limit { queue, .. } | On::Groups { queue, .. } => {
-                format!("queue {queue}")
-            }
+            On::Queue(queue)
+            | On::Limit { queue, .. }
+            | On::Groups { queue, .. }
+            | On::Limits { queue, .. } => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
             On::Cron { name, .. } => format!("cron entry {name}"),
             On::Bridge { name, source: None } => format!("bridge {name}"),
@@ -374,6 +375,7 @@ impl Deed {
             On::Queue(queue)
             | On::Limit { queue, .. }
             | On::Groups { queue, .. }
+            | On::Limits { queue, .. }
             | On::Lane { queue, .. }
             | On::Dead { queue, .. } => Some(queue),
             On::Job(_)
@@ -397,6 +399,7 @@ impl Deed {
         let on = match self.on.clone() {
             On::Due { job, at, was } => On::Due { job, at: was?, was: Some(at) },
             On::Bound { job, node, was } => On::Bound { job, node: was, was: node },
+            On::Limits { queue, limits, was } => On::Limits { queue, limits: was, was: limits },
             on => on,
         };
         Self::new(self.kind.undo?, on)
@@ -405,6 +408,9 @@ impl Deed {
     /// The deed that takes it back, asked before it is done; none if nothing changes. A resume ends a hold too, and only the
     /// engine holds: what is done to a held lane is not taken back.
     pub(super) async fn undo_now(&self, app: &Shared) -> Option<Self> {
+        if matches!(self.on, On::Limit { .. } | On::Groups { .. } | On::Limits { .. }) {
+            return self.restores(app).await;
+        }
         let (undo, store) = (self.undo()?, &*app.store);
         let pauses = self.kind.name.rsplit_once('.').is_some_and(|(_, verb)| verb == "pause");
         let changes = match &self.on {
@@ -425,6 +431,58 @@ impl Deed {
             _ => true,
         };
         changes.then_some(undo)
+    }
+
+    /// The same by other ways, if it asks first.
+    pub(super) async fn ways(&self, app: &Shared) -> Option<Ways> {
+        let On::Groups { queue: name, whose, change: None } = &self.on else {
+            return Ways::of(self);
+        };
+        let mut queue = find::queue(&*app.store, name).await.ok()?.queue;
+        self.amend(&mut queue).ok()?;
+        Ways::of_ungrouping(name, whose, &Limits::of(&queue))
+    }
+
+    /// The deed that gives a queue the limits back that it has now; none if this one leaves them as they are.
+    async fn restores(&self, app: &Shared) -> Option<Self> {
+        let mut queue = find::queue(&*app.store, self.queue()?).await.ok()?.queue;
+        let limits = Limits::of(&queue);
+        self.amend(&mut queue).ok()?;
+        let was = Limits::of(&queue);
+        let changes = limits != was;
+        Self::new("queue.restore", On::Limits { queue: queue.name, limits, was })
+            .filter(|_| changes)
+    }
+
+    /// Changes the limits of a queue.
+    fn amend(&self, queue: &mut Queue) -> seriatim::Result<()> {
+        match &self.on {
+            On::Limit { running, rate, .. } => {
+                if queue.limit.rate != *rate {
+                    // It belongs to its rate.
+                    queue.limit.burst = None;
+                }
+                (queue.limit.running, queue.limit.rate) = (*running, *rate);
+            }
+            On::Groups { whose, change: Some(change), .. } => change.apply(queue, whose),
+            On::Groups { whose, change: None, .. } => limits::remove(queue, whose)?,
+            On::Limits { limits, was, .. } => {
+                if Limits::of(queue) != *was {
+                    let message = format!("{}: {CHANGED}", self.target());
+                    return Err(seriatim::Error::new(ErrorKind::Conflict, message));
+                }
+                limits.clone().give(queue);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn change_limits(&self, app: &Shared, queue: &str) -> Result<()> {
+        let amend = |queue: &mut Queue| self.amend(queue);
+        limits::change(&*app.store, queue, amend).await.map_err(naming)?;
+        app.queues.seen.forget();
+        Ok(())
     }
 
     /// The last time that this, or what it takes back, was done.
@@ -453,10 +511,11 @@ impl Deed {
 
     /// Refuses to take back the deed of another request than this one, or more than that deed.
     pub(super) async fn check_undo(&self, app: &Shared, undoes: &str) -> Result<()> {
-        let changed = || {
-            let detail = "it was changed since: look at its state now";
-            Err(Problem::conflict(format!("{}: nothing was done, as {detail}", self.target())))
-        };
+        if matches!(self.on, On::Limits { .. }) {
+            // It looks itself at what it changes.
+            return Ok(());
+        }
+        let changed = || Err(Problem::conflict(format!("{}: {CHANGED}", self.target())));
         let Some(other) = self.undo() else { return Ok(()) };
         let last = self.last(app, &other).await?;
         if last.as_ref().is_some_and(|last| last.request_id.as_deref() != Some(undoes)) {
@@ -527,11 +586,8 @@ impl Deed {
                 find::queue(store, queue).await?;
                 store.pause_queue(queue.as_str().into(), verb == "pause").await?;
             }
-            (On::Limit { queue, running, rate }, _) => {
-                set_limit(app, queue, *running, *rate).await?;
-            }
-            (On::Groups { queue, whose, change }, _) => {
-                set_groups(app, queue, whose, change.as_ref()).await?;
+            (On::Limit { queue, .. } | On::Groups { queue, .. } | On::Limits { queue, .. }, _) => {
+                self.change_limits(app, queue).await?;
             }
             (On::Lane { queue, lane }, "release") => {
                 return Ok(lanes::release(store, queue, lane.clone()).await?);
@@ -624,47 +680,24 @@ fn unknown(name: &str) -> Problem {
     Problem::invalid("deed", format!("there is no action {name:?}"))
 }
 
-async fn set_limit(
-    app: &Shared,
-    queue: &str,
-    running: Option<u32>,
-    rate: Option<Rate>,
-) -> Result<()> {
-    let set = |queue: &mut Queue| {
-        if queue.limit.rate != rate {
-            // It belongs to its rate.
-            queue.limit.burst = None;
-        }
-        (queue.limit.running, queue.limit.rate) = (running, rate);
-        Ok(())
+/// What a form about a queue is about.
+fn on_queue(name: &str, queue: String, text: &impl Fn(&str) -> Option<String>) -> Result<On> {
+    let limits = |name: &str| {
+        let text = text(name).unwrap_or_default();
+        Limits::read(&text).map_err(|error| Problem::invalid(name, error.to_string()))
     };
-    change_limits(app, queue, set).await
-}
-
-async fn set_groups(
-    app: &Shared,
-    queue: &str,
-    whose: &Whose,
-    change: Option<&Amended>,
-) -> Result<()> {
-    let set = |queue: &mut Queue| match change {
-        Some(change) => {
-            change.apply(queue, whose);
-            Ok(())
+    Ok(match name {
+        "queue.limits" => {
+            On::Limit { queue, running: number("running", text)?, rate: number("rate", text)? }
         }
-        None => limits::remove(queue, whose),
-    };
-    change_limits(app, queue, set).await
-}
-
-async fn change_limits(
-    app: &Shared,
-    queue: &str,
-    set: impl Fn(&mut Queue) -> seriatim::Result<()>,
-) -> Result<()> {
-    limits::change(&*app.store, queue, set).await.map_err(naming)?;
-    app.queues.seen.forget();
-    Ok(())
+        "queue.group" | "queue.ungroup" => On::Groups {
+            queue,
+            whose: text("group").map_or(Whose::EachGroup, Whose::Group),
+            change: if name == "queue.group" { Some(amended(text)?) } else { None },
+        },
+        "queue.restore" => On::Limits { queue, limits: limits("limits")?, was: limits("was")? },
+        _ => On::Queue(queue),
+    })
 }
 
 /// A limit that is refused: which, for people who see no fields.
@@ -752,6 +785,11 @@ mod tests {
                 }
                 ("queue", "ungroup") => {
                     On::Groups { queue: queue(), whose: Whose::EachGroup, change: None }
+                }
+                ("queue", "restore") => {
+                    let running = Queue::fifo("orders").running(3);
+                    let (limits, was) = (Limits::of(&running), Limits::default());
+                    On::Limits { queue: queue(), limits, was }
                 }
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),

@@ -19,6 +19,8 @@ use crate::app::operations;
 /// Longest text of a cookie that says what was done, in bytes: browsers keep cookies of 4,096 with their name, seal and
 /// attributes.
 const SAID_BYTES_MAX: usize = 3_500;
+/// Longest form of it that undoes something, in bytes: the fields of the longest key fit.
+const UNDO_BYTES_MAX: usize = 3_450;
 /// How long a deletion from a page can be undone.
 pub(super) const UNDO_WAIT: Duration = Duration::from_secs(10);
 /// The field of a form that takes back what another request did: that request.
@@ -51,12 +53,18 @@ pub(super) async fn confirm(
     let fields = read(query.unwrap_or_default().as_bytes());
     let deed = Deed::read(&fields)?;
     admit(&app, &visit, &deed).await?;
-    let now = deed.now(&app).await?;
-    ask(&visit, &deed, back(&visit, &fields), now)
+    let (now, ways) = (deed.now(&app).await?, deed.ways(&app).await);
+    ask(&visit, &deed, back(&visit, &fields), now, ways)
 }
 
 /// The page that asks; `now` is what to know besides the warning.
-pub(super) fn ask(visit: &Visit, deed: &Deed, back: String, now: String) -> Result<Response> {
+pub(super) fn ask(
+    visit: &Visit,
+    deed: &Deed,
+    back: String,
+    now: String,
+    ways: Option<Ways>,
+) -> Result<Response> {
     visit.show(&Confirm {
         frame: &visit.frame,
         button: deed.kind.button,
@@ -65,7 +73,7 @@ pub(super) fn ask(visit: &Visit, deed: &Deed, back: String, now: String) -> Resu
         now,
         fields: link::carried(deed.fields()),
         back,
-        ways: Ways::of(deed),
+        ways,
     })
 }
 
@@ -230,7 +238,11 @@ fn told(text: &str, undo: Option<&Deed>, request: &str) -> String {
         fields.insert(0, (UNDOES, request.to_owned()));
     }
     let field = |(name, value): (_, String)| format!("&{name}={}", link::encoded(&value));
-    let undo: String = fields.into_iter().map(field).collect();
+    let mut undo: String = fields.into_iter().map(field).collect();
+    if undo.len() > UNDO_BYTES_MAX {
+        // The limits of many groups: the browser would drop all of it.
+        undo.clear();
+    }
     let text = one_line(text);
     let said = |bytes| format!("text={}{undo}", link::encoded(&cut_middle(&text, bytes)));
     let mut bytes = text.len();

@@ -59,7 +59,7 @@ impl Kept {
             Some(text) => deeds::edit(visit, &self.deed, back, text.to_owned(), ENDED.to_owned()),
             None => {
                 let typed = self.deed.typed();
-                deeds::ask(visit, &self.deed, back, format!("{ENDED} {typed}"))
+                deeds::ask(visit, &self.deed, back, format!("{ENDED} {typed}"), None)
             }
         }
     }

@@ -91,6 +91,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::page("/export/causes", Access::Read, whole::causes),
         Route::page("/export/queues", Access::Read, whole::queues),
         Route::page("/export/nodes", Access::Read, whole::nodes),
+        Route::page("/export/bridges", Access::Read, whole::bridges),
         Route::page("/export/cron", Access::Read, whole::entries),
         Route::page("/export/operations", Access::Read, whole::operations),
         Route::page("/morgue", Access::Read, jobs::morgue),

@@ -39,6 +39,7 @@ struct Nodes<'a> {
     versions: Vec<String>,
     bridges: Vec<SourceRow>,
     sources_left_out: usize,
+    export_bridges: String,
 }
 
 page!(Nodes);
@@ -75,6 +76,7 @@ pub(super) async fn show_all(
         versions,
         bridges,
         sources_left_out,
+        export_bridges: format!("{base}/export/bridges"),
     })
 }
 

@@ -2,7 +2,11 @@
 
 use super::{Deed, On, link};
 use crate::app::lanes::OneLane;
-use crate::base::text::{one_line, operand, shell_word};
+use crate::app::limits::{Limits, Whose};
+use crate::base::text::{json_plain, one_line, operand, shell_word};
+
+/// Longest limits that a request has, in bytes: the page stays small.
+const LIMITS_BYTES_MAX: usize = 2 << 10;
 
 /// The same by other ways, for a template.
 pub(super) struct Ways {
@@ -75,15 +79,31 @@ impl Ways {
         let curl = post(&format!("/api/v1/{path}"), &body);
         Some(Self::new(curl, &format!("seriatim {command}")))
     }
+
+    /// Of removing what groups have of their own; `then` is what is left, which the request sets. None if that is long.
+    pub(super) fn of_ungrouping(queue: &str, whose: &Whose, then: &Limits) -> Option<Self> {
+        let body = Some(then.text()).filter(|text| text.len() <= LIMITS_BYTES_MAX)?;
+        let path = format!("/api/v1/queues/{}/limits", link::encoded(queue));
+        let curl = with_body("-X PUT ", &path, &shell_word(&json_plain(&body)));
+        let groups = match whose {
+            Whose::Group(name) => format!("--group={}", shell_word(name)),
+            _ => "--groups".to_owned(),
+        };
+        Some(Self::new(curl, &format!("seriatim queues limits {queue} {groups} --none")))
+    }
 }
 
 /// A request with this body, which is a word of the shell, or with none.
 pub(super) fn post(path: &str, body: &str) -> String {
+    with_body("-X POST ", path, body)
+}
+
+fn with_body(method: &str, path: &str, body: &str) -> String {
     let body = match body {
         "" => String::new(),
         body => format!(" -H 'Content-Type: application/json' -d {body}"),
     };
-    format!("{}{body}", request("-X POST ", path))
+    format!("{}{body}", request(method, path))
 }
 
 fn request(method: &str, path: &str) -> String {

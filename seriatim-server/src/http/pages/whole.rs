@@ -46,6 +46,12 @@ pub(super) async fn entries(shared: Shared, visit: Visit, caller: Caller) -> Res
     Ok(answer(place, app::cron::all(&*shared.store).await?.cron, "cron.ndjson"))
 }
 
+pub(super) async fn bridges(shared: Shared, visit: Visit, caller: Caller) -> Result<Response> {
+    workers::whole(&visit)?;
+    let place = place(&shared, &caller)?;
+    Ok(answer(place, app::bridges::all(&*shared.store).await?, "bridges.ndjson"))
+}
+
 pub(super) async fn operations(shared: Shared, visit: Visit, caller: Caller) -> Result<Response> {
     let place = place(&shared, &caller)?;
     let may_use = |queue: &str| visit.scope.has_queue(queue);

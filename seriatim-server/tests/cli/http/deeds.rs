@@ -9,7 +9,7 @@ use super::client::{Request, held};
 use super::pages::{Visitor, deeds, guarded_with};
 use crate::site::secret;
 
-const BRIDGE: &str = "[[bridges]]\nname = \"old\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\n\
+pub(super) const BRIDGE: &str = "[[bridges]]\nname = \"old\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\n\
     queues = [\"a\"]\n[[bridges.routes]]\nqueue = \"mails\"\nkey = \"/args/0\"\n";
 /// As the store knows the worker `w` of a program.
 const WORKER: &str = "remote:boss/w";
@@ -63,10 +63,12 @@ type Fields<'a> = Vec<(&'a str, &'a str)>;
 const QUEUE: (&str, &str) = ("queue", "mails");
 const OPERATIONS: &str = "/api/v1/operations";
 
-fn of_queue() -> [Row<'static>; 5] {
+fn of_queue() -> [Row<'static>; 6] {
     let at = || MAILS.to_owned();
     let group = vec![QUEUE, ("group", "acme")];
     let weighs = [&*group, &[("weight", "3")]].concat();
+    let was = ("was", r#"{"limit":{"running":5},"groups":{}}"#);
+    let limits = ("limits", r#"{"limit":{"running":4}}"#);
     [
         ("queue.pause", "hands", vec![QUEUE], at(), |queue| queue["paused"] == true),
         ("queue.resume", "hands", vec![QUEUE], at(), |queue| queue["paused"] == false),
@@ -78,6 +80,10 @@ fn of_queue() -> [Row<'static>; 5] {
         }),
         ("queue.ungroup", "boss", group, at(), |queue| {
             queue["settings"]["groups"]["named"]["acme"].is_null()
+        }),
+        ("queue.restore", "boss", vec![QUEUE, limits, was], at(), |queue| {
+            let settings = &queue["settings"];
+            settings["limit"]["running"] == 4 && settings["groups"].is_null()
         }),
     ]
 }

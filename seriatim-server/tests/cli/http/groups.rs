@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::client::Request;
+use super::operations::{submit, undo_of, undoes};
 use super::pages::{Visitor, guarded};
 use crate::site::secret;
 
@@ -107,11 +108,72 @@ fn an_admin_sets_what_groups_get_by_the_page_of_the_queue_and_the_log_tells_it()
         "{page}"
     );
     let asks = boss.page("/confirm?deed=queue.ungroup&queue=mails&group=&back=%2Fqueues%2Fmails");
-    assert!(asks.contains("all groups of queue mails") && asks.contains("no undo"), "{asks}");
+    assert!(asks.contains("all groups of queue mails") && asks.contains("has no groups"), "{asks}");
+    let command = "<pre>seriatim queues limits mails --groups --none</pre>";
+    assert!(asks.contains(command) && asks.contains("-d &#39;{}&#39;"), "{asks}");
+    let asks = boss.page("/confirm?deed=queue.ungroup&queue=mails&group=acme+%3Cb%3E");
+    for told in [
+        "--group=&#39;acme &#60;b&#62;&#39; --none",
+        "curl -X PUT &#34;$SERIATIM_URL/api/v1/queues/mails/limits&#34;",
+        "-d &#39;{&#34;groups&#34;:{&#34;running&#34;:2,&#34;rate&#34;:&#34;30/m&#34;}}&#39;",
+    ] {
+        assert!(asks.contains(told), "{told}: {asks}");
+    }
     let gone = [("queue", "mails"), ("group", "acme <b>")];
     assert_eq!(boss.does("queue.ungroup", &gone).status, 303);
     assert_eq!(boss.does("queue.ungroup", &gone).status, 400);
     assert_eq!(settings(), json!({ "running": 2, "rate": "30/m" }));
     assert_eq!(boss.does("queue.ungroup", &[("queue", "mails")]).status, 303);
     assert_eq!(settings(), Value::Null);
+}
+
+#[test]
+fn limits_that_a_form_set_are_as_before_after_undo_unless_somebody_changed_them_since() {
+    let limits = "limit = { running = 3, rate = \"9/s\", burst = 7 }\n\
+        groups = { running = 2, named = { acme = { weight = 4 } } }";
+    let api = Api::start(&format!("[queues.mails]\nmode = \"fifo\"\n{limits}\n"));
+    let settings = || {
+        let settings = api.get("/api/v1/queues/mails").done()["settings"].clone();
+        json!([settings["limit"], settings["groups"]])
+    };
+    let before = settings();
+    let of_all = [("queue", "mails"), ("group", "")];
+    let of_acme = [("queue", "mails"), ("group", "acme"), ("running", "5")];
+    for (deed, fields) in [
+        ("queue.limits", &[("queue", "mails"), ("running", "8"), ("rate", "")][..]),
+        ("queue.group", &of_acme),
+        ("queue.ungroup", &of_acme[..2]),
+        ("queue.ungroup", &of_all),
+    ] {
+        let form = [&[("deed", deed)][..], fields].concat();
+        let done = submit(&api, "/do", &form);
+        let after = settings();
+        assert_ne!(after, before, "{deed}");
+        let undo = undo_of(&api, &done).unwrap();
+        let undone = undoes(&api, &undo);
+        assert_eq!((settings(), undone.status), (before.clone(), 303), "{deed}");
+        // That is taken back too; and what it takes back is gone then.
+        let again = undo_of(&api, &undone).unwrap();
+        assert_eq!(undoes(&api, &again).status, 303);
+        assert_eq!(settings(), after, "{deed}");
+        assert_eq!(undoes(&api, &undo).status, 303);
+        let late = undoes(&api, &undo);
+        assert!(late.status == 409 && late.text().contains("changed since"), "{}", late.text());
+        assert_eq!(settings(), before, "{deed}");
+    }
+    let same = [("deed", "queue.limits"), ("queue", "mails"), ("running", "3"), ("rate", "9/s")];
+    assert!(undo_of(&api, &submit(&api, "/do", &same)).is_none(), "it changed nothing");
+}
+
+#[test]
+fn what_was_done_to_the_limits_of_many_groups_is_told_without_an_undo() {
+    let groups: Vec<String> = (0..200).map(|i| format!("tenant-{i} = {{ weight = 2 }}")).collect();
+    let groups = format!("groups = {{ named = {{ {} }} }}", groups.join(", "));
+    let api = Api::start(&format!("[queues.mails]\nmode = \"fifo\"\n{groups}\n"));
+    let form = [("deed", "queue.limits"), ("queue", "mails"), ("running", "8"), ("rate", "")];
+    let done = submit(&api, "/do", &form);
+    assert!(undo_of(&api, &done).is_none());
+    let said = done.header("set-cookie").unwrap().split(';').next().unwrap();
+    let page = Request::new("GET", "/about").header("Cookie", said).send(&api.address).text();
+    assert!(page.contains("queue mails: its limit is set"), "{page}");
 }

@@ -7,6 +7,7 @@ use seriatim::limits::PAYLOAD_BYTES_MAX;
 
 use super::Api;
 use super::client::{Request, held};
+use super::deeds::BRIDGE;
 use super::pages::{Visitor, bury, end, field, guarded, guarded_with, push};
 use crate::site::secret;
 
@@ -335,7 +336,8 @@ fn a_lane_that_waits_for_a_retry_is_listed_though_its_time_has_come() {
 
 #[test]
 fn every_list_is_exported_to_those_who_may_see_it() {
-    let api = guarded();
+    let api = guarded_with(BRIDGE);
+    api.knows("bridges", "old", Some(&secret("boss")));
     let (boss, part) = (Visitor::log_in(&api, "boss"), Visitor::log_in(&api, "part"));
     for queue in ["mails", "orders"] {
         push(&api, queue, &json!({ "key": "k", "task": "ship" }));
@@ -348,6 +350,7 @@ fn every_list_is_exported_to_those_who_may_see_it() {
         ("causes?queue=mails", "/morgue?view=causes&queue=mails", "error", 1, Some(1)),
         ("nodes", "/nodes", "node", 1, None),
         ("cron", "/cron", "name", 1, None),
+        ("bridges", "/nodes", "sources", 1, None),
         ("batches", "/batches", "batch", 0, None),
         ("operations", "/operations", "id", 0, Some(0)),
         ("audit?action=pause", "/audit?action=pause", "who", 1, None),

@@ -36,7 +36,7 @@ async fn after_failures(count: usize, config: &str, queue: seriatim::Queue) -> A
     Api::with(site, |_| {})
 }
 
-fn submit(api: &Api, path: &str, fields: &[(&str, &str)]) -> Answer {
+pub(super) fn submit(api: &Api, path: &str, fields: &[(&str, &str)]) -> Answer {
     let mark = super::pages::field(&api.get("/about").text(), "mark").unwrap();
     let mut body = form_urlencoded(fields);
     body.insert_str(0, &format!("mark={mark}&"));
@@ -656,7 +656,7 @@ async fn of_more_queues_than_an_operation_can_have_the_page_asks_to_choose_one()
 }
 
 /// The form by which the next page takes a deed back.
-fn undo_of(api: &Api, done: &Answer) -> Option<Vec<(String, String)>> {
+pub(super) fn undo_of(api: &Api, done: &Answer) -> Option<Vec<(String, String)>> {
     assert_eq!(done.status, 303, "{}", done.text());
     let said = done.header("set-cookie").unwrap().split(';').next().unwrap();
     let page = Request::new("GET", "/about").header("Cookie", said).send(&api.address).text();
@@ -664,13 +664,13 @@ fn undo_of(api: &Api, done: &Answer) -> Option<Vec<(String, String)>> {
     form.contains("Undo").then(|| {
         let fields = form.split("name=\"").skip(1).map(|field| {
             let (name, value) = field.split_once("\" value=\"").unwrap();
-            (name.to_owned(), value.split('"').next().unwrap().to_owned())
+            (name.to_owned(), value.split('"').next().unwrap().replace("&#34;", "\""))
         });
         fields.filter(|(name, _)| name != "mark").collect()
     })
 }
 
-fn undoes(api: &Api, form: &[(String, String)]) -> Answer {
+pub(super) fn undoes(api: &Api, form: &[(String, String)]) -> Answer {
     let fields: Vec<(&str, &str)> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
     submit(api, "/do", &fields)
 }

@@ -203,6 +203,8 @@ fn a_reader_is_refused_every_deed_and_so_is_a_forged_form_of_an_admin() {
         ("operation", "0-1"),
         ("at", "1h"),
         ("weight", "3"),
+        ("limits", "{}"),
+        ("was", "{}"),
     ];
     let all = deeds();
     assert!(all.len() >= 25, "{all:?}");

@@ -484,6 +484,7 @@ impl Walk {
             "/queues?by=jobs&skip=1",
             "/export/audit?queue=b",
             "/export/batches?live=true",
+            "/export/bridges",
             "/export/causes",
             "/export/cron",
             "/export/nodes",

@@ -8,7 +8,7 @@ use super::{NodeView, Push, Store};
 use crate::cron::Cron;
 use crate::model::limits::{NAME_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::model::names::did_you_mean;
-use crate::model::{Error, ErrorKind, JobId, NodeId, Result, RunAt, Timestamp, validate_text};
+use crate::model::{Error, ErrorKind, Job, JobId, NodeId, Result, RunAt, Timestamp, validate_text};
 use notes::{Held, Known};
 pub(crate) use notes::{is_paused, register, ticked, tidy};
 
@@ -173,20 +173,12 @@ pub fn schedule_of(idempotency_key: &str) -> Option<&str> {
 
 /// Pushes the job of a cron entry now, beside its ticks; also while it is paused.
 ///
-/// - If nodes have different entries of this name, it is `Conflict`; also if its queue refuses the push of a throttled key.
+/// - If the jobs of nodes' entries of this name differ, it is `Conflict`; also if its queue refuses the push of a throttled
+///   key. Different schedules do not matter.
 /// - A payload of more than [`NOTE_BYTES_MAX`](crate::limits::NOTE_BYTES_MAX) bytes is not kept in the store:
 ///   `Unsupported`.
 pub async fn run_schedule(store: &dyn Store, name: &str, by: &str) -> Result<JobId> {
-    let schedule = schedule(store, name).await?;
-    let [definition] = &schedule.definitions[..] else {
-        return Err(Error::new(ErrorKind::Conflict, undecided(&schedule)));
-    };
-    let Some(mut job) = notes::job(store, &definition.mark).await? else {
-        let message = format!(
-            "the payload of cron entry {name:?} is longer than {NOTE_BYTES_MAX} bytes, so only its nodes know it: push the job yourself"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    };
+    let mut job = job_of(store, &schedule(store, name).await?).await?;
     let now = store.now().await?;
     job.run_at = RunAt::Now;
     job.options.idempotency_key = Some(Cron::by_hand(name, now));
@@ -199,6 +191,25 @@ pub async fn run_schedule(store: &dyn Store, name: &str, by: &str) -> Result<Job
     Ok(job)
 }
 
+/// The job of a cron entry; refused if nodes have different ones.
+async fn job_of(store: &dyn Store, schedule: &Schedule) -> Result<Job> {
+    let undecided = || Error::new(ErrorKind::Conflict, undecided(schedule));
+    let (first, others) = schedule.definitions.split_first().ok_or_else(undecided)?;
+    let job = notes::job(store, &first.mark).await?;
+    for other in others {
+        if notes::job(store, &other.mark).await? != job {
+            return Err(undecided());
+        }
+    }
+    job.ok_or_else(|| {
+        let message = format!(
+            "the payload of cron entry {:?} is longer than {NOTE_BYTES_MAX} bytes, so only its nodes know it: push the job yourself",
+            schedule.name
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    })
+}
+
 fn undecided(schedule: &Schedule) -> String {
     let name = &schedule.name;
     if schedule.definitions.is_empty() {
@@ -209,14 +220,14 @@ fn undecided(schedule: &Schedule) -> String {
         format!("{} of {}", one.cron, nodes.join(", "))
     };
     let all: Vec<String> = schedule.definitions.iter().map(whose).collect();
-    format!("the cron entry {name:?} differs between nodes: {}", all.join("; "))
+    format!("the job of cron entry {name:?} differs between nodes: {}", all.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::{Fleet, Heartbeat, NodeInfo, Notebook, Producer, Views};
-    use crate::model::{Job, Payload};
+    use crate::model::Payload;
     use crate::stores::Memory;
 
     fn nightly(payload: &str) -> Cron {
@@ -268,6 +279,21 @@ mod tests {
         assert!(!resumed.is_paused());
         let last = resumed.last.unwrap();
         assert_eq!((last.job, last.by.as_deref()), (Some(id), Some("ops")));
+    }
+
+    #[tokio::test]
+    async fn a_run_by_hand_needs_one_job_and_not_one_schedule() {
+        let store = Memory::new();
+        node(&store, "a", &nightly("1")).await;
+        let later = Cron::new("nightly ü", "0 4 * * *", nightly("1").job().clone()).unwrap();
+        node(&store, "b", &later).await;
+        assert_eq!(schedule(&store, "nightly ü").await.unwrap().definitions.len(), 2);
+        let id = run_schedule(&store, "nightly ü", "ops").await.unwrap();
+        let job = store.job(id).await.unwrap().unwrap();
+        assert_eq!((job.payload.as_bytes(), job.priority), (&b"1"[..], 7));
+        node(&store, "b", &nightly("2")).await;
+        let refused = run_schedule(&store, "nightly ü", "ops").await.unwrap_err();
+        assert!(refused.to_string().contains("the job of cron entry"), "{refused}");
     }
 
     #[tokio::test]
