@@ -9,6 +9,7 @@ use seriatim::{
 };
 
 use super::facts::{Entity, Facts, Pushed, Turn};
+use super::history::JobFate;
 use super::report::{Judgement, Report};
 
 /// (score, arrival).
@@ -244,16 +245,25 @@ fn first_sent_at(facts: &Facts<'_>, push: &Pushed) -> Option<i64> {
     facts.unknown.get(&(entity, push.tag.clone())).copied()
 }
 
+/// When a dead job was requeued last: how it had ended before does not account for it.
+fn back_at(facts: &Facts<'_>, job: JobId) -> Option<i64> {
+    facts.requeued_at.get(&job)?.iter().max().copied()
+}
+
+/// The jobs that have ended, or may have, and were not requeued since.
+fn ended_jobs(facts: &Facts<'_>) -> HashSet<JobId> {
+    let ends = |job: &&JobFate| job.fate != Fate::Keep;
+    let answered = facts.settles.iter().filter(|settled| settled.accepted).flat_map(|settled| {
+        let is_last = |job: &&JobFate| back_at(facts, job.job_id).is_none_or(|at| at <= settled.at);
+        settled.fates.iter().filter(ends).filter(is_last)
+    });
+    let maybe = facts.maybes.iter().flat_map(|(.., fates)| fates.iter()).filter(ends);
+    answered.chain(maybe).map(|job| job.job_id).collect()
+}
+
 /// Judges whether every acknowledged push is accounted for.
 pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
-    let mut over: HashSet<JobId> = HashSet::new();
-    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
-        over.extend(
-            settled.fates.iter().filter(|job| job.fate != Fate::Keep).map(|job| job.job_id),
-        );
-    }
-    let maybe = facts.maybes.iter().flat_map(|(.., fates)| fates.iter());
-    over.extend(maybe.filter(|job| job.fate != Fate::Keep).map(|job| job.job_id));
+    let over = ended_jobs(facts);
     // The last claim under which each payload of a key was delivered and then ended.
     let mut ended: HashMap<(&Entity, &str), i64> = HashMap::new();
     let mut last_claim: HashMap<JobId, i64> = HashMap::new();
@@ -280,6 +290,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     // Throttled ones are judged elsewhere.
     for push in facts.pushes.iter().filter(|push| !push.is_throttled()) {
         let Some(sent_at) = first_sent_at(facts, push) else { continue };
+        let sent_at = back_at(facts, push.job_id).map_or(sent_at, |at| at.max(sent_at));
         // An equal payload claimed after this push was sent includes it.
         let taken_along =
             ended.get(&(&push.entity, push.tag.as_str())).is_some_and(|at| *at >= sent_at);

@@ -363,6 +363,37 @@ fn a_repeat_is_judged_if_the_answer_to_the_first_push_was_lost() {
 }
 
 #[test]
+fn a_requeued_job_that_is_lost_afterwards_is_found() {
+    let job = r#""job_id":"018bcfe5-6800-7000-8001-000000000001""#;
+    let push = format!(
+        r#"{{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged",{job},"status":"queued"}}"#
+    );
+    let turn = |at: i64, fate: &str| {
+        let about =
+            format!(r#""queue":"q","key":"k","lane":"1-0-1","token":{at},"claimed_at":{at}"#);
+        format!(
+            "{{\"type\":\"start\",\"at\":{at},\"actor\":\"a\",{about},\"jobs\":[{{{job},\"score\":1.0,\"tag\":\"t\"}}]}}\n\
+             {{\"type\":\"settle\",\"sent_at\":{at},\"at\":{at},{about},\"accepted\":true,\"fates\":[{{{job},\"fate\":\"{fate}\"}}],\"cause\":\"{fate}\"}}"
+        )
+    };
+    let losses = |events: &[&str]| {
+        let history = format!("{push}\n{}\n{{\"type\":\"final_end\"}}", events.join("\n"));
+        check(&read(&history).unwrap()).violations(Judgement::Loss)
+    };
+    let (buried, done) = (turn(10, "bury"), turn(30, "done"));
+    let requeued = format!(r#"{{"type":"requeue","at":20,{job}}}"#);
+    let removed = format!(r#"{{"type":"removed","at":25,{job}}}"#);
+    let stored = format!(r#"{{"type":"final",{job},"state":"queued"}}"#);
+    assert_eq!(losses(&[&buried, &requeued]), 1, "it had been dead");
+    assert_eq!(losses(&[&buried, &requeued, &done]), 0);
+    assert_eq!(losses(&[&buried, &requeued, &removed]), 0);
+    assert_eq!(losses(&[&buried, &requeued, &stored]), 0);
+    let again = [&turn(30, "bury"), &*requeued.replace("20", "40")];
+    assert_eq!(losses(&[&[&*buried, &requeued], &again[..]].concat()), 1, "it had been dead again");
+    assert_eq!(losses(&[&buried]), 0);
+}
+
+#[test]
 fn a_job_that_is_done_and_was_not_handed_over_is_lost() {
     let id = |n: u32| format!(r#""job_id":"018bcfe5-6800-7000-8001-00000000000{n}""#);
     let push = |n: u32, tag: &str| {

@@ -66,9 +66,16 @@ impl Bench {
     }
 
     pub async fn try_declare(&mut self, queue: Queue) -> seriatim::Result<()> {
+        let request = Declare { now: Some(self.now), queues: vec![queue.clone()] };
+        self.store.declare(request).await?;
+        self.plan_by(queue);
+        Ok(())
+    }
+
+    /// Plans what becomes of turns by this definition from now on.
+    pub(super) fn plan_by(&mut self, queue: Queue) {
         self.queues.retain(|known| known.name != queue.name);
-        self.queues.push(queue.clone());
-        self.store.declare(Declare { now: Some(self.now), queues: vec![queue] }).await
+        self.queues.push(queue);
     }
 
     /// Declares the queue `q` in this mode.

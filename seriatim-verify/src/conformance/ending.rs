@@ -37,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_snooze_is_not_counted,
         a_release_leaves_everything_as_it_was,
         what_was_only_released_has_never_started,
+        what_ends_cancelled_with_a_released_turn_has_started,
         a_released_lane_keeps_its_due_time,
         an_explicit_bury_takes_the_turn_in_accumulate,
         an_explicit_bury_takes_the_head_in_fifo,
@@ -445,6 +446,17 @@ async fn what_was_only_released_has_never_started(mut bench: Bench) {
         let first = bench.job(pushed[0].job_id).await;
         assert_eq!((first.attempt, first.started_at), (1, Some(turn.claimed_at)), "{mode}");
     }
+}
+
+async fn what_ends_cancelled_with_a_released_turn_has_started(mut bench: Bench) {
+    bench.declare(Queue::accumulate("q").retain_completed(WAIT)).await;
+    let id = bench.push(job("a")).await.job_id;
+    let turn = bench.one().await;
+    bench.cancel(id).await;
+    assert!(bench.end(&turn, Outcome::Release).await.is_ok());
+    let ended = bench.job(id).await;
+    assert_eq!((ended.state, ended.attempt), (JobState::Canceled, 1));
+    assert_eq!(ended.started_at, Some(turn.claimed_at));
 }
 
 async fn a_released_lane_keeps_its_due_time(mut bench: Bench) {

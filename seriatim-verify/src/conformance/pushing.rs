@@ -37,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
         an_undeclared_queue_may_be_declared_while_nothing_runs,
         a_declared_queue_keeps_its_definition_when_only_new_ones_are_declared,
         a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival,
+        a_queue_that_changes_its_mode_keeps_what_is_scheduled,
         what_becomes_of_a_declaration_is_foretold,
         who_declares_a_queue_claims_nothing_from_one_that_a_push_made,
         a_store_that_is_set_up_passes_its_check,
@@ -324,6 +325,14 @@ async fn a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival(mut be
     bench.push(job("older, from elsewhere").run_in(WAIT).past(past)).await;
     bench.declare(Queue::accumulate("q")).await;
     assert_eq!(bench.one().await.jobs.len(), 2, "due with the first that arrived");
+}
+
+async fn a_queue_that_changes_its_mode_keeps_what_is_scheduled(mut bench: Bench) {
+    bench.push(job("later").run_in(WAIT)).await;
+    bench.declare(Queue::fifo("q")).await;
+    assert_eq!(bench.nothing().await, Some(bench.now + WAIT));
+    bench.pass(WAIT);
+    assert_eq!(tags(&bench.one().await), ["later"]);
 }
 
 async fn a_declared_queue_keeps_its_definition_when_only_new_ones_are_declared(mut bench: Bench) {

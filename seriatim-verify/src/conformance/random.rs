@@ -3,6 +3,8 @@
 //! Each sequence comes from one seed; a failure prints it. Ids, lanes and tokens differ between stores, so both sides
 //! are kept in pairs and results are compared by the order of the pushes.
 
+mod queues;
+
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -12,18 +14,21 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, Groups, Job, JobId, Merge, Outcome, Queue, Rate, Share, Timestamp, Window,
+    DueRule, ErrorKind, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
     store::{Memory, Turn, Verdict},
 };
 
 use super::bench::{Bench, LEASE, failure, loose};
 use super::case::{Case, SEQUENCES, listed};
+use queues::{keyed, shared_out, with_throttle, with_window};
 
 /// Operations in one sequence.
 const STEPS: usize = 120;
 /// Upper and lower case, accents and punctuation: by bytes their order is another one than in a locale. Where there are groups,
 /// each has another one, or none, except for the first and the last.
 const KEYS: [&str; 4] = ["Bob", "alma", "zo-o", "élan"];
+/// The configured name of the node, which only some of its claims give.
+const NODE: &str = "named";
 
 pub(super) fn cases() -> Vec<Case> {
     let mut all = listed![
@@ -68,20 +73,6 @@ async fn random_accumulate_operations_with_other_merges_match_the_model(bench: B
 
 async fn random_accumulate_operations_with_a_window_match_the_model(bench: Bench) {
     compare(bench, &with_window, false).await;
-}
-
-/// Short windows, which fill often.
-fn with_window(rng: &mut Rng) -> Queue {
-    let quiet = Duration::from_micros(rng.u64(8..10_000_000));
-    let mut window = Window::new(quiet, quiet + Duration::from_secs(rng.u64(0..20)));
-    if rng.bool() {
-        window = window.max_jobs(rng.u32(2..7));
-    }
-    if rng.bool() {
-        window = window.max_bytes(rng.u64(5..80));
-    }
-    let merge = *rng.choice(&[Merge::Min, Merge::Max, Merge::None]).unwrap_or(&Merge::Min);
-    Queue::accumulate("").merge(merge).window(window)
 }
 
 async fn random_fifo_operations_match_the_model(bench: Bench) {
@@ -129,50 +120,11 @@ async fn random_operations_and_actions_with_groups_match_the_model_in_exclusive(
 }
 
 async fn random_operations_on_throttled_keys_match_the_model(bench: Bench) {
-    compare(bench, &throttled, false).await;
+    compare(bench, &|rng| with_throttle(keyed(rng), rng), false).await;
 }
 
 async fn random_operations_and_actions_on_throttled_keys_match_the_model(bench: Bench) {
-    compare(bench, &throttled, true).await;
-}
-
-/// Of any mode with keys, which are throttled for a few pushes.
-fn throttled(rng: &mut Rng) -> Queue {
-    let queue = match rng.u8(0..4) {
-        0 => Queue::exclusive(""),
-        1 => Queue::fifo("").take(rng.u32(1..4)),
-        2 => Queue::accumulate(""),
-        _ => with_window(rng),
-    };
-    with_throttle(queue, rng)
-}
-
-fn with_throttle(queue: Queue, rng: &mut Rng) -> Queue {
-    let mut queue = queue.throttle(Duration::from_micros(rng.u64(1..15_000_000)));
-    queue.throttled = if rng.bool() { Throttled::Merge } else { Throttled::Refuse };
-    queue
-}
-
-/// With groups and limits, some of which few turns reach.
-fn shared_out(queue: Queue, rng: &mut Rng) -> Queue {
-    let share = |rng: &mut Rng| {
-        let mut share = Share::default().weight(rng.u32(1..4));
-        if rng.bool() {
-            share = share.running(rng.u32(1..4));
-        }
-        if rng.u8(0..3) == 0 {
-            share = share.rate(Rate::per_minute(rng.u32(1..40))).burst(rng.u32(1..4));
-        }
-        share
-    };
-    let mut queue = queue.groups(Groups::each(share(rng)).named("a", share(rng)));
-    if rng.bool() {
-        queue = queue.running(rng.u32(1..6));
-    }
-    if rng.u8(0..3) == 0 {
-        queue = queue.rate(Rate::per_second(rng.u32(1..5)));
-    }
-    queue
+    compare(bench, &|rng| with_throttle(keyed(rng), rng), true).await;
 }
 
 /// The seeds in `SERIATIM_SEED`: one, as in `7`, or several, as in `0..100`. If unset, those of the case's sequences: what a job
@@ -222,25 +174,12 @@ struct Pair {
     /// Batches that took jobs when that was looked at last, and how many were opened. None if the store has none.
     batches: Vec<String>,
     opened: u32,
+    paused: bool,
 }
 
 impl Pair {
-    async fn new(
-        mut model: Bench,
-        store: seriatim::SharedStore,
-        seed: u64,
-        mut queue: Queue,
-    ) -> Self {
-        queue.name = format!("q{seed}");
-        queue = queue.max_retries(2).max_crashes(3);
-        queue.exhausted = match seed % 3 {
-            0 => Exhaustion::Hold,
-            1 => Exhaustion::Drop,
-            _ => Exhaustion::Bury,
-        };
-        if seed.is_multiple_of(2) {
-            queue = queue.retain_completed(Duration::from_secs(40));
-        }
+    async fn new(mut model: Bench, store: seriatim::SharedStore, seed: u64, queue: Queue) -> Self {
+        let queue = defined(seed, queue);
         let mut real = Bench::new(store).await;
         model.now = real.now + Duration::from_secs(seed * 100_000);
         real.now = model.now;
@@ -262,6 +201,7 @@ impl Pair {
             tags: 0,
             batches: Vec::new(),
             opened: 0,
+            paused: false,
         }
     }
 
@@ -286,7 +226,10 @@ impl Pair {
         if rng.u8(0..12) == 0 {
             self.seal(rng).await;
         }
-        match rng.u32(0..if actions { 130 } else { 100 }) {
+        if self.paused && rng.u8(0..4) == 0 {
+            self.pause().await;
+        }
+        match rng.u32(0..if actions { 140 } else { 100 }) {
             0..30 => self.push(rng).await,
             30..52 => self.claim(rng).await,
             52..80 => self.settle(rng).await,
@@ -301,7 +244,10 @@ impl Pair {
             106..116 => self.act(rng).await,
             116..122 => self.amend(rng).await,
             122..126 => self.release(rng).await,
-            _ => self.sweep().await,
+            126..130 => self.sweep().await,
+            130..134 => self.pause().await,
+            134..138 => self.change_mode(rng).await,
+            _ => self.delete(rng).await,
         }
     }
 
@@ -368,25 +314,6 @@ impl Pair {
         past
     }
 
-    /// The limits change, also while turns run.
-    async fn redeclare(&mut self, rng: &mut Rng) {
-        let Queue { limit, groups, .. } = shared_out(self.queue.clone(), rng);
-        (self.queue.limit, self.queue.groups) = (limit, groups);
-        self.model.declare(self.queue.clone()).await;
-        self.real.declare(self.queue.clone()).await;
-    }
-
-    /// Keys are throttled for another time, or for none, and further pushes otherwise.
-    async fn throttle(&mut self, rng: &mut Rng) {
-        self.queue = with_throttle(self.queue.clone(), rng);
-        let mut queue = self.queue.clone();
-        if rng.u8(0..4) == 0 {
-            (queue.throttle, queue.throttled) = (None, Throttled::default());
-        }
-        self.model.declare(queue.clone()).await;
-        self.real.declare(queue).await;
-    }
-
     /// Opens batches in place of those that have ended.
     async fn open_batches(&mut self) {
         for id in self.batches.clone() {
@@ -432,9 +359,11 @@ impl Pair {
     async fn push(&mut self, rng: &mut Rng) {
         self.open_batches().await;
         let jobs: Vec<Job> = (0..rng.usize(1..5)).map(|_| self.random_job(rng)).collect();
-        let model = self.model.push_all(jobs.clone()).await;
-        let real = self.real.push_all(jobs).await;
-        for (model, real) in model.into_iter().zip(real) {
+        let model = self.model.try_push(jobs.clone()).await;
+        let real = self.real.try_push(jobs).await;
+        // A job is refused if the jobs of its key were bound to a node.
+        self.same("the refusal of a push", refusal(&model), refusal(&real));
+        for (model, real) in model.into_iter().flatten().zip(real.into_iter().flatten()) {
             if model.status == PushStatus::Queued {
                 let ordinal = self.jobs.len();
                 self.jobs.push((model.job_id, real.job_id));
@@ -459,16 +388,25 @@ impl Pair {
     async fn claim(&mut self, rng: &mut Rng) {
         // Where groups take turns, enough for several rounds.
         let most = if self.queue.groups.is_some() { rng.usize(1..16) } else { rng.usize(1..5) };
-        let name = self.queue.name.clone();
         let crashed_max = if rng.bool() { most } else { rng.usize(0..2) };
-        let series = self.real.store.capabilities().series && rng.bool();
-        let series_max = if series { rng.u32(1..5) } else { 1 };
-        let request = Claim { crashed_max, series_max, ..self.model.claim_request(&name, most) };
+        let request = Claim { crashed_max, ..self.random_claim(rng, most) };
         let model = self.model.claimed(request.clone()).await;
         let real = self.real.claimed(request).await;
         self.same("next_due", model.next_due, real.next_due);
         self.same_turns(&model.turns, &real.turns);
         self.turns.extend(model.turns.into_iter().zip(real.turns));
+    }
+
+    /// Sometimes for jobs bound to the node too, with a lease of its own, or of several jobs of a key.
+    fn random_claim(&self, rng: &mut Rng, lanes_max: usize) -> Claim {
+        let mut claim = self.model.claim_request(&self.queue.name, lanes_max);
+        claim.node_name = rng.bool().then(|| NODE.into());
+        if rng.u8(0..4) == 0 {
+            claim.lease = Lease::Own { ttl: Duration::from_secs(rng.u64(1..90)) };
+        } else if self.real.store.capabilities().series && rng.bool() {
+            claim.series_max = rng.u32(1..5);
+        }
+        claim
     }
 
     fn same_turns(&self, model: &[Turn], real: &[Turn]) {
@@ -544,8 +482,8 @@ impl Pair {
             return Vec::new();
         }
         let places: Vec<usize> = (0..turns).filter(|_| rng.u8(0..4) > 0).collect();
-        let claim = self.model.claim_request(&self.queue.name, rng.usize(1..4));
-        vec![GoOn { claim, places }]
+        let lanes_max = rng.usize(1..4);
+        vec![GoOn { claim: self.random_claim(rng, lanes_max), places }]
     }
 
     fn random_ids(&self, rng: &mut Rng) -> Option<Ids> {
@@ -560,8 +498,9 @@ impl Pair {
 
     async fn beat(&mut self, rng: &mut Rng) {
         let progress: Option<Arc<str>> = rng.bool().then(|| "{\"at\":1}".into());
+        let extend = rng.bool().then(|| Duration::from_secs(rng.u64(1..90)));
         let beats = |turns: &[&Turn]| -> Vec<Beat> {
-            let beat = |turn: &&Turn| Beat { progress: progress.clone(), ..Beat::of(turn) };
+            let beat = |turn: &&Turn| Beat { progress: progress.clone(), extend, ..Beat::of(turn) };
             turns.iter().map(beat).collect()
         };
         let some: Vec<&(Turn, Turn)> = self.turns.iter().rev().take(2).collect();
@@ -623,6 +562,10 @@ impl Pair {
             true => ClaimSelection::Queue(queue.into()),
             false => ClaimSelection::Key { queue: queue.into(), key: random_key(rng) },
         };
+        self.release_all(&claims, lanes_max).await;
+    }
+
+    async fn release_all(&mut self, claims: &ClaimSelection, lanes_max: usize) {
         let mut released = Vec::new();
         for bench in [&mut self.model, &mut self.real] {
             let mut all = Vec::new();
@@ -668,13 +611,17 @@ impl Pair {
     }
 
     async fn act(&mut self, rng: &mut Rng) {
-        use LaneAction::{Bury, Delete, Pause, Resume, RunNow};
-        let action = [Pause, Resume, Resume, RunNow, Bury, Delete][rng.usize(0..6)];
+        use LaneAction::{Bury, Delete, DeleteFailed, Pause, Resume, RunNow};
+        let action = [Pause, Resume, Resume, RunNow, Bury, DeleteFailed, Delete][rng.usize(0..7)];
         let lanes = match rng.u8(0..4) {
             0 => LaneSelection::Failed,
             1 if action != Delete => LaneSelection::All,
             _ => LaneSelection::Key(random_key(rng)),
         };
+        self.act_on(&lanes, action).await;
+    }
+
+    async fn act_on(&self, lanes: &LaneSelection, action: LaneAction) {
         let mut counts = Vec::new();
         for bench in [&self.model, &self.real] {
             let queue = self.queue.name.as_str().into();
@@ -686,15 +633,15 @@ impl Pair {
 
     async fn amend(&mut self, rng: &mut Rng) {
         let Some((model, real)) = self.random_ids(rng) else { return };
-        let change = match rng.u8(0..3) {
+        let change = match rng.u8(0..4) {
             0 => Change::Delete,
+            1 => Change::Node(rng.bool().then(|| NODE.to_owned())),
             _ => Change::RunAt(self.model.now + Duration::from_secs(rng.u64(0..10))),
         };
         let now = Some(self.model.now);
         let model = self.model.store.amend(Amend { now, job: model, change: change.clone() }).await;
         let real = self.real.store.amend(Amend { now, job: real, change: change.clone() }).await;
-        let kind = |result: seriatim::Result<()>| result.map_err(|e| e.kind());
-        self.same(&format!("the answer to {change:?}"), kind(model), kind(real));
+        self.same(&format!("the refusal of {change:?}"), refusal(&model), refusal(&real));
     }
 
     async fn sweep(&mut self) {
@@ -722,6 +669,13 @@ impl Pair {
         }
         let (model, real) = (self.numbers(&self.model).await, self.numbers(&self.real).await);
         self.same("the numbers of the queue", model, real);
+        let (model, real) = (self.due(&self.model).await, self.due(&self.real).await);
+        self.same("when the queue is due", model, real);
+    }
+
+    async fn due(&self, bench: &Bench) -> Option<Timestamp> {
+        let queues = vec![self.queue.name.as_str().into()];
+        bench.store.due(queues).await.expect("the store answers")[0].due
     }
 
     async fn numbers(&self, bench: &Bench) -> QueueStats {
@@ -729,6 +683,25 @@ impl Pair {
         let mine = stats.into_iter().find(|stats| *stats.queue == self.queue.name);
         mine.expect("the queue is there")
     }
+}
+
+/// A queue with the settings of all queues of this sequence.
+fn defined(seed: u64, mut queue: Queue) -> Queue {
+    queue.name = format!("q{seed}");
+    queue.exhausted = match seed % 3 {
+        0 => Exhaustion::Hold,
+        1 => Exhaustion::Drop,
+        _ => Exhaustion::Bury,
+    };
+    if seed.is_multiple_of(2) {
+        queue = queue.retain_completed(Duration::from_secs(40));
+    }
+    queue.max_retries(2).max_crashes(3)
+}
+
+/// Why an operation was refused, if it was: the kind of the error, and its field.
+fn refusal<T>(answer: &seriatim::Result<T>) -> Option<(ErrorKind, Option<&str>)> {
+    answer.as_ref().err().map(|error| (error.kind(), error.field()))
 }
 
 fn random_key(rng: &mut Rng) -> String {
@@ -772,7 +745,8 @@ fn visible(job: &JobView) -> impl PartialEq + Debug + use<> {
     let micros = times.map(|time| time.map(Timestamp::as_micros));
     let left = (job.error.clone(), job.result.clone());
     let trouble = (job.retry_count, job.crashes, left, job.cancel_requested);
-    let what = (job.key.clone(), job.task.clone(), job.payload.clone(), job.score.to_bits());
+    let node = job.options.as_ref().and_then(|options| options.node.clone());
+    let what = (job.key.clone(), job.task.clone(), job.payload.clone(), job.score.to_bits(), node);
     (job.state, what, job.priority, job.attempt, trouble, micros, job.progress.clone())
 }
 

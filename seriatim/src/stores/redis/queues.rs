@@ -23,7 +23,7 @@ use crate::contract::errors::{is_closing, no_queue, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded, Wake};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::rate::Rate;
-use crate::model::{DueRule, Error, ErrorKind, Merge, Mode, Queue, Result, Share};
+use crate::model::{DueRule, Error, ErrorKind, Merge, Mode, Queue, Result, Share, Timestamp};
 use crate::stores::json::json;
 use crate::stores::sharing::Shares;
 
@@ -296,11 +296,12 @@ impl Redis {
         for (i, queue) in request.queues.iter().enumerate() {
             queue.validate().map_err(place(i))?;
         }
+        let first = Definition::of_first(declared, request.now);
         let mut asked = Vec::new();
         for (i, queue) in request.queues.iter().enumerate() {
             match self.reload(&queue.name).await? {
                 Some(known) if known.declared && declared == Declared::IfNew => continue,
-                Some(known) => self.may_declare(&known, queue, declared).await.map_err(place(i))?,
+                Some(known) => self.may_declare(&known, queue, first).await.map_err(place(i))?,
                 None if queue.is_shared_out() && queue.shards > 1 => {
                     return Err(place(i)(spread(queue)));
                 }
@@ -309,13 +310,13 @@ impl Redis {
             asked.push((i, queue));
         }
         for (i, queue) in asked {
-            self.define(queue, declared).await.map_err(place(i))?;
+            self.define(queue, first).await.map_err(place(i))?;
         }
         self.bell.ring(&Wake::of(request.queues.iter().map(|queue| &*queue.name)));
         Ok(())
     }
 
-    async fn may_declare(&self, known: &Known, queue: &Queue, declared: Declared) -> Result<()> {
+    async fn may_declare(&self, known: &Known, queue: &Queue, first: Definition) -> Result<()> {
         if (known.queue.mode, known.queue.merge) != (queue.mode, queue.merge) {
             for shard in known.shards().skip(1) {
                 let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("lanes").to_owned();
@@ -329,7 +330,7 @@ impl Redis {
             }
         }
         let queue = Queue { shards: known.queue.shards, ..queue.clone() };
-        let check = Definition { dry: true, ..Definition::of_first(declared) };
+        let check = Definition { dry: true, ..first };
         match self.define_in(Known::home(known.number), &queue, check).await? {
             Answer::Refused(error) => Err(error),
             Answer::Closing => Err(is_closing(&queue.name)),
@@ -338,7 +339,7 @@ impl Redis {
     }
 
     /// Defines a declared queue.
-    async fn define(&self, queue: &Queue, declared: Declared) -> Result<()> {
+    async fn define(&self, queue: &Queue, first: Definition) -> Result<()> {
         let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
             let home = Known::home(self.number_for(&queue.name).await?);
@@ -347,7 +348,7 @@ impl Redis {
             // An existing queue keeps its number of shards.
             let shards = known.map_or(queue.shards, |known| known.queue.shards);
             let queue = Queue { shards, ..queue.clone() };
-            match self.define_in(home, &queue, Definition::of_first(declared)).await? {
+            match self.define_in(home, &queue, first).await? {
                 Answer::Shards => continue,
                 Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Other(other) => {
@@ -373,7 +374,8 @@ impl Redis {
         let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
             let home = Known::home(self.number_for(&queue.name).await?);
-            match self.define_in(home, queue, Definition::of_first(Declared::Not)).await? {
+            let first = Definition::of_first(Declared::Not, None);
+            match self.define_in(home, queue, first).await? {
                 Answer::Other(other) => {
                     refused = lost(&queue.name, &other);
                     continue;
@@ -401,6 +403,7 @@ impl Redis {
                 declared: if known.declared { Declared::Always } else { Declared::Not },
                 paused: Some(known.paused),
                 floor: known.layout.floor,
+                now: None,
             };
             match self.define_in(shard, &known.queue, how).await? {
                 Answer::Refused(error) => Err(error),
@@ -436,7 +439,7 @@ impl Redis {
         args.text(how.declared.as_text());
         args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
         settings(&mut args, shard.queue, queue)?;
-        args.int(how.floor).flag(self.parks());
+        args.int(how.floor).flag(self.parks()).now(how.now);
         shares(&mut args, queue);
         let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
         let refused = match &*answer.text()? {
@@ -506,6 +509,7 @@ impl Declared {
 }
 
 /// How to apply a definition.
+#[derive(Clone, Copy)]
 struct Definition {
     /// Only checks.
     dry: bool,
@@ -515,12 +519,14 @@ struct Definition {
     paused: Option<bool>,
     /// Lower limit for the shard's tokens.
     floor: i64,
+    /// The time at which jobs are pushed again; the server's clock if unset.
+    now: Option<Timestamp>,
 }
 
 impl Definition {
     /// For the first shard, which decides.
-    fn of_first(declared: Declared) -> Self {
-        Self { dry: false, adopt: None, declared, paused: None, floor: 0 }
+    fn of_first(declared: Declared, now: Option<Timestamp>) -> Self {
+        Self { dry: false, adopt: None, declared, paused: None, floor: 0, now }
     }
 }
 

@@ -30,7 +30,7 @@ BEGIN
         CASE WHEN f.cancelled THEN 2 ELSE f.fate END,
         CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 0 THEN (f.e).result WHEN f.fate = 3 THEN 'expired'
           WHEN f.fate IN (1, 2) OR f.owned THEN (f.e).error END,
-        f.cancelled, (f.e).merge, (f.e).retain, CASE WHEN f.started OR f.fate <> 5 THEN (f.e).claimed_at END, (f.e).counted AND f.started, f.owned,
+        f.cancelled, (f.e).merge, (f.e).retain, CASE WHEN f.started OR f.cancelled OR f.fate <> 5 THEN (f.e).claimed_at END, (f.e).counted AND f.started, f.owned,
         (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes, f.batch)::seriatim.fated), '{}')
     FROM (
       SELECT x.*, x.flagged AND x.fate <> 0 AS cancelled, x.owned OR NOT (x.e).alone AS started

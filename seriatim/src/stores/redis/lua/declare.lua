@@ -1,6 +1,6 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
 -- the first shard), declared ('0': it is not, and changes no queue that exists; '2': it is, and changes none that was declared before),
--- paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; the lowest token; whether all who write know `parked`; if it has groups or limits `whole`,
+-- paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; the lowest token; whether all who write know `parked`; the time; if it has groups or limits `whole`,
 -- `each` and `rates`, then the fields and values of `shares`. Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'SPREAD'}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether jobs are running}.
 --
@@ -11,20 +11,20 @@ local CONVERTED_JOBS_MAX = 20000
 local dry, adopted, only_new = ARGV[1] == '1', ARGV[2], ARGV[3] == '2'
 local declared = only_new and '1' or ARGV[3]
 local mode, merge = ARGV[7], ARGV[8]
-NOW = clock('')
+NOW = clock(ARGV[18])
 
 local function number_of(field) return tonumber(call('HGET', K.meta, field) or '0') end
 
 -- What was shared out stays so until no lane waits that has a group: a claim looks for the others elsewhere.
 local function share_out()
-  local is_shared = ARGV[18] ~= nil
+  local is_shared = ARGV[19] ~= nil
   if not is_shared and not (S and S.shared) then return end
   call('DEL', K.shares)
-  if call('HGET', K.meta, 'rates') ~= ARGV[20] then call('DEL', K.paced) end
+  if call('HGET', K.meta, 'rates') ~= ARGV[21] then call('DEL', K.paced) end
   call('HDEL', K.meta, 'whole', 'each', 'named', 'rates')
   if is_shared then
-    call('HSET', K.meta, 'whole', ARGV[18], 'each', ARGV[19], 'rates', ARGV[20], 'named', ARGV[21] and '1' or '0')
-    if ARGV[21] then call('HSET', K.shares, unpack(ARGV, 21)) end
+    call('HSET', K.meta, 'whole', ARGV[19], 'each', ARGV[20], 'rates', ARGV[21], 'named', ARGV[22] and '1' or '0')
+    if ARGV[22] then call('HSET', K.shares, unpack(ARGV, 22)) end
   elseif call('ZRANGEBYLEX', K.ready, '[\255', '+', 'LIMIT', 0, 1)[1] then
     call('HSET', K.meta, 'due', ARGV[9] .. ' shared')
   end
@@ -86,7 +86,7 @@ if other and number_of('lanes') > 0 then return { 'OTHER', other } end
 if adopted ~= '' then even_when_full() end
 if not S or other then
   -- The clock: versions cached before a wipe then match no queue of the new store.
-  local first = adopted ~= '' and adopted or num(NOW)
+  local first = adopted ~= '' and adopted or num(clock(''))
   if not dry then write(first) end
   return { 'OK', tonumber(first) }
 end
@@ -94,7 +94,7 @@ if adopted == '' and call('HGET', K.meta, 'closing') == '1' then return { 'CLOSI
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
 if adopted == '' and (declared == '0' or only_new and S.declared) then return { 'EXISTS' } end
 if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
-if adopted == '' and ARGV[18] and (S.shards ~= '1' or (call('HGET', K.meta, 'older') or '') ~= '') then return { 'SPREAD' } end
+if adopted == '' and ARGV[19] and (S.shards ~= '1' or (call('HGET', K.meta, 'older') or '') ~= '') then return { 'SPREAD' } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1
 if S.mode == mode and S.merge == merge then
   if adopted == '' and is_same() then return { 'OK', S.version } end
