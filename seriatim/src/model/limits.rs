@@ -96,6 +96,10 @@ pub const LEASE_MAX: Duration = Duration::from_secs(3_600);
 
 /// Most attempts of a job, and most retries of a queue.
 pub const ATTEMPTS_MAX: u32 = 1_000_000;
+/// The longest time that a leader has left when another node asks to lead, unless that one asks for longer: what is
+/// further ahead is from before the store's clock was set back.
+pub const LEAD_MAX: Duration = Duration::from_secs(120);
+
 /// Most crashes after which a queue buries a job.
 pub const CRASHES_MAX: u32 = 1_000;
 /// The largest weight of a queue.

@@ -36,6 +36,7 @@ const STEPS: &[&str] = &[
     include_str!("sql/to_39.sql"),
     include_str!("sql/to_40.sql"),
     include_str!("sql/to_41.sql"),
+    include_str!("sql/to_42.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

@@ -69,6 +69,12 @@ impl NodeRow {
     }
 }
 
+    /// Whether its last heartbeat is from before the clock was set back: by it, a node that has died since would live
+    /// until that time comes again.
+    pub(in crate::stores) fn is_ahead(&self, now: Timestamp) -> bool {
+        self.dead_at.is_none() && now + self.info.lease < self.beat_at
+    }
+
 /// (queue, key, idempotency key): see `Job::repeat`.
 pub(in crate::stores) type IdempotencyKey = (u32, Option<String>, String);
 

@@ -1,0 +1,1 @@
+-- From version 41: only functions changed.
