@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_node_declared_dead_stays_dead,
         what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once,
         a_node_that_beats_is_not_declared_dead_by_others,
+        a_node_that_died_before_the_clock_was_set_back_is_dead_a_lease_later,
         a_node_that_deregistered_has_stopped_and_is_forgotten_after_a_day,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
         crashes_count_and_poison_is_buried,
@@ -101,6 +102,26 @@ async fn a_node_declared_dead_stays_dead(mut bench: Bench) {
     let error = bench.store.claim(request).await.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::NodeGone);
     bench.other_node("holder-again").await;
+}
+
+async fn a_node_that_died_before_the_clock_was_set_back_is_dead_a_lease_later(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push(job("a")).await;
+    let dead = bench.other_node("dead").await;
+    let lost = bench.claim_by(&dead.id, 1).await.remove(0);
+    let alive = bench.other_node("alive").await;
+    bench.now = bench.now - DAY;
+    let next = bench.other_node("next").await;
+    assert_eq!(bench.rescue(&next).await, []);
+    bench.pass(LEASE);
+    for node in [&alive, &next] {
+        assert!(bench.beat_as(node.clone(), Vec::new()).await.alive);
+    }
+    bench.pass(TICK);
+    let rescued = bench.rescue(&next).await;
+    assert_eq!(rescued.iter().map(|turn| turn.lane).collect::<Vec<_>>(), [lost.lane]);
+    assert!(!bench.beat_as(dead, Vec::new()).await.alive);
+    assert!(bench.beat_as(alive, Vec::new()).await.alive, "it has beaten since");
 }
 
 async fn a_node_that_deregistered_has_stopped_and_is_forgotten_after_a_day(mut bench: Bench) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seriatim::limits::LEAD_MAX;
 use seriatim::store::*;
 use seriatim::{ErrorKind, Job, Merge, Mode, Outcome, Queue, Timestamp};
 
@@ -748,6 +749,13 @@ async fn a_role_has_one_leader_at_a_time(mut bench: Bench) {
     assert!(!lead(&bench, "b").await);
     bench.pass(LEASE / 2);
     assert!(lead(&bench, "b").await && !lead(&bench, "a").await);
+    // The clock is set back, and the leader does not come again.
+    bench.now = bench.now - LEASE * 1_000;
+    assert!(!lead(&bench, "a").await);
+    bench.pass(LEAD_MAX - Duration::from_micros(1));
+    assert!(!lead(&bench, "a").await);
+    bench.pass(Duration::from_micros(1));
+    assert!(lead(&bench, "a").await && !lead(&bench, "b").await);
 }
 
 async fn a_command_reaches_its_node(mut bench: Bench) {

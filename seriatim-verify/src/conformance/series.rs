@@ -14,6 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_turn_is_as_the_queue_says_unless_the_claim_asks_for_more,
         a_series_ends_before_a_job_that_it_may_not_hand_over,
         a_series_ends_at_its_bytes,
+        a_claim_with_its_own_lease_takes_a_series_too,
         jobs_with_options_of_their_own_are_claimed_alone,
         jobs_that_are_unique_or_described_are_handed_over_with_others,
         where_finished_jobs_are_kept_a_turn_is_one_job,
@@ -108,6 +109,27 @@ async fn a_series_ends_at_its_bytes(mut bench: Bench) {
     bench.push_all(["a", "b", "c", "d"].map(large).into()).await;
     let turn = series(&mut bench, 9).await;
     assert_eq!(tags(&turn), first(&bench, &["a", "b"]));
+}
+
+async fn a_claim_with_its_own_lease_takes_a_series_too(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    push(&mut bench, &["a", "b", "c"]).await;
+    bench.push_all(["d", "e"].map(|tag| job(tag).key("other")).into()).await;
+    let lease = Lease::Own { ttl: LEASE };
+    let request = Claim { series_max: 9, lease, ..bench.claim_request("q", 2) };
+    let turns = bench.claimed(request).await.turns;
+    assert_eq!(
+        turns.iter().map(tags).collect::<Vec<_>>(),
+        [first(&bench, &["a", "b", "c"]), first(&bench, &["d", "e"])]
+    );
+    let verdict = Verdict { done: 1, ..Outcome::Release.into() };
+    assert!(bench.end(&turns[0], verdict).await.is_ok());
+    bench.pass(LEASE + Duration::from_micros(1));
+    bench.beat().await;
+    let rescued = bench.rescue(&bench.node.clone()).await;
+    assert_eq!(rescued.iter().map(|turn| turn.lane).collect::<Vec<_>>(), [turns[1].lane]);
+    assert_eq!(rescued[0].jobs.len(), turns[1].jobs.len());
+    assert_eq!(tags(&series(&mut bench, 1).await), ["b"]);
 }
 
 async fn jobs_that_were_not_started_go_back_as_they_were(mut bench: Bench) {

@@ -1,6 +1,6 @@
 //! Errors that several stores share.
 
-use crate::model::limits::QUEUES_MAX;
+use crate::model::limits::{QUEUES_MAX, ROUTES_MAX};
 use crate::model::{Error, ErrorKind, NodeId, Result};
 
 /// A queue that does not exist.
@@ -28,6 +28,15 @@ pub(crate) fn no_living_node(node: &NodeId) -> Error {
 /// One queue more than a store can have.
 pub(crate) fn too_many_queues() -> Error {
     Error::invalid("queue", format!("the store has {QUEUES_MAX} queues, which is the maximum"))
+}
+
+/// One more pair of node and consumer group than a store has numbers for.
+pub(crate) fn too_many_routes() -> Error {
+    let message = format!(
+        "jobs were bound to {ROUTES_MAX} different nodes and consumer groups, which is the maximum: bind them to names that \
+         do not change with each start"
+    );
+    Error::invalid("node", message)
 }
 
 /// A job that cannot be changed because it does not wait.

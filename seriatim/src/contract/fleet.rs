@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::origin::Origin;
 use super::periodic::PeriodicView;
 use super::trouble::Trouble;
-use crate::model::limits::{ACTION_ROWS_MAX, REPORT_BYTES_MAX};
+use crate::model::limits::{ACTION_ROWS_MAX, LEAD_MAX, REPORT_BYTES_MAX};
 use crate::model::{Error, JobId, LaneId, NodeId, Result, Timestamp, Token, Turn};
 
 /// Heartbeats, rescues of expired claims, leadership, and removing old rows.
@@ -31,6 +31,7 @@ pub trait Fleet: Send + Sync {
     ///
     /// - First declares nodes dead whose last heartbeat is older than their lease, then takes over expired claims.
     ///   From then on writes of the old holder are refused.
+    /// - A heartbeat that is more than a lease ahead is from before the clock was set back: it counts as one of now.
     /// - The turns have the same jobs, without payload. Crash counts do not change: the caller settles the turns as
     ///   [`Outcome::Crash`](crate::Outcome::Crash), which counts.
     /// - A caller that was declared dead itself is `NodeGone`.
@@ -64,6 +65,9 @@ pub trait Fleet: Send + Sync {
 
     /// Makes `node` the leader of `role` for `ttl`, unless another leader's time is not over. True if it is the leader
     /// now.
+    ///
+    /// If the clock was set back since, another leader has at most [`LEAD_MAX`](crate::limits::LEAD_MAX) left, or `ttl`
+    /// if that is longer.
     async fn lead(&self, request: Lead) -> Result<bool>;
 
     /// Removes expired rows, at most `rows_max` rows of each kind; `more` means: call again.
@@ -350,4 +354,11 @@ pub struct Lead {
     pub node: NodeId,
     /// For how long.
     pub ttl: Duration,
+}
+
+impl Lead {
+    /// The longest time that a leader of the role can have left.
+    pub(crate) fn longest(&self) -> Duration {
+        self.ttl.max(LEAD_MAX)
+    }
 }

@@ -13,6 +13,8 @@ pub const QUEUES_MAX: u32 = 10_000;
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest task, node, group, batch, producer, partition or idempotency name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
+/// Most pairs of node and consumer group that jobs of a store (on Redis, of a shard of a queue) were ever bound to.
+pub const ROUTES_MAX: usize = 1_000_000;
 /// Largest payload of one job, in bytes as stored (after any codec).
 pub const PAYLOAD_BYTES_MAX: usize = 4 << 20;
 /// Deepest nesting of arrays and objects in a payload of JSON. Some JSON parsers stop at a depth of 100 (Ruby) or 128
@@ -93,6 +95,10 @@ pub const DELAY_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 
 /// The longest lease of a claim or a job, unless its queue sets `lease_max`.
 pub const LEASE_MAX: Duration = Duration::from_secs(3_600);
+
+/// The longest time that a leader has left when another node asks to lead, unless that one asks for longer: what is
+/// further ahead is from before the store's clock was set back.
+pub const LEAD_MAX: Duration = Duration::from_secs(120);
 
 /// Most attempts of a job, and most retries of a queue.
 pub const ATTEMPTS_MAX: u32 = 1_000_000;

@@ -24,6 +24,15 @@ pub struct Memory {
     clock: Arc<Clock>,
 }
 
+#[cfg(test)]
+impl Memory {
+    /// A store in which jobs were bound to so many nodes.
+    pub(super) fn with_routes(&self, count: usize) {
+        let nodes = (0..count).map(|node| (Some(node.to_string()), None)).collect();
+        lock(&self.state).routes = Arc::new(nodes);
+    }
+}
+
 type Clock = dyn Fn() -> Timestamp + Send + Sync;
 
 impl Default for Memory {

@@ -4,8 +4,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use miniz_oxide::deflate::compress_to_vec;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
-use seriatim::limits::PAYLOAD_BYTES_MAX;
+use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_with_limit};
+use seriatim::limits::{PAYLOAD_BYTES_MAX, TURN_BYTES_MAX};
 use seriatim::{Codec, Error, Failure, Job, Payload, Result, engine::Exhausted};
 
 use super::keys::Keys;
@@ -18,6 +18,12 @@ const HEAD: &str = "seriatim:1:";
 /// Shorter payloads gain nothing.
 const COMPRESS_FROM_BYTES: usize = 256;
 const COMPRESS_LEVEL: u8 = 6;
+/// A stored form is at least this part of its payload, by spaces at its end: claims, turns and what waits for a worker are
+/// bounded by stored bytes, and what they unpack to must be so too.
+const UNPACKED_TIMES_MAX: usize = 8;
+/// What the payloads of one claim may have above that. Others than this program write forms too, by SQL or the library, and
+/// earlier builds wrote shorter ones.
+pub(super) const EXCESS_BYTES_MAX: usize = UNPACKED_TIMES_MAX * TURN_BYTES_MAX;
 /// The first byte of what stands for a payload that cannot be read; no JSON begins with it. The reason follows.
 const UNREADABLE: u8 = 0;
 
@@ -67,7 +73,9 @@ impl Forms {
             let digest = job.payload_digest();
             job.digest = Some(if seals { self.keys.digest(digest) } else { digest });
         }
-        job.payload = Payload::from_bytes(format!("\"{header}:{text}\"").into_bytes());
+        let mut stored = format!("\"{header}:{text}\"").into_bytes();
+        stored.resize(stored.len().max(plain.len() / UNPACKED_TIMES_MAX), b' ');
+        job.payload = Payload::from_bytes(stored);
         Ok(())
     }
 
@@ -96,16 +104,33 @@ impl Forms {
             "p" => {}
             "z" => {
                 let unpacked = decompress_to_vec_with_limit(&bytes, PAYLOAD_BYTES_MAX);
-                bytes = unpacked.map_err(|e| format!("its payload cannot be decompressed: {e}"))?;
+                bytes = unpacked.map_err(|e| match e.status {
+                    TINFLStatus::HasMoreOutput => format!(
+                        "its payload has more than {PAYLOAD_BYTES_MAX} bytes when decompressed, the most that a job may have"
+                    ),
+                    _ => format!("its payload cannot be decompressed: {e}"),
+                })?;
             }
             _ => return Err(WRONG.to_owned()),
         }
         Ok(Some(Payload::from_bytes(bytes)))
     }
 
-    /// The same for a worker, which finds the reason instead of a payload that cannot be read.
-    pub(super) fn open(&self, payload: &mut Payload) {
-        match self.read(payload) {
+    /// The same for a worker, which finds the reason instead of a payload that cannot be read. `excess` is what is left of
+    /// [`EXCESS_BYTES_MAX`].
+    pub(super) fn open(&self, payload: &mut Payload, excess: &mut usize) {
+        let usual = (payload.as_bytes().len() + 1) * UNPACKED_TIMES_MAX;
+        let within = |plain: Payload| {
+            let over = plain.as_bytes().len().saturating_sub(usual);
+            *excess = excess.checked_sub(over).ok_or_else(|| {
+                format!(
+                    "its payload was compressed to less than an eighth, and with others of its claim it has more than \
+                     {EXCESS_BYTES_MAX} bytes above that: requeue it"
+                )
+            })?;
+            Ok(plain)
+        };
+        match self.read(payload).and_then(|plain| plain.map(within).transpose()) {
             Ok(None) => {}
             Ok(Some(plain)) => *payload = plain,
             Err(why) => {
@@ -218,9 +243,40 @@ mod tests {
             }
         }
         let most = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
-        let forms = forms(true, &[]);
-        let stored = stored(&forms, &most).payload;
-        assert_eq!(forms.read(&stored).unwrap().unwrap().as_bytes(), most.as_bytes());
+        for forms in [forms(true, &[]), forms(true, &[ONE])] {
+            let stored = stored(&forms, &most).payload;
+            assert_eq!(forms.read(&stored).unwrap().unwrap().as_bytes(), most.as_bytes());
+            // A turn has 16 MiB as stored.
+            assert_eq!(stored.as_bytes().len(), most.len() / UNPACKED_TIMES_MAX);
+        }
+    }
+
+    #[test]
+    fn a_stored_form_that_unpacks_to_more_than_a_payload_may_have_says_so() {
+        let bomb = compress_to_vec(&vec![b' '; PAYLOAD_BYTES_MAX + 1], COMPRESS_LEVEL);
+        let text = format!("{START}z:-:{}\"", STANDARD.encode(bomb));
+        let mut payload = Payload::from_bytes(text.into_bytes());
+        Forms::default().open(&mut payload, &mut 0);
+        let why = Readable.decode(&payload).unwrap_err().to_string();
+        assert!(why.contains("more than 4194304 bytes"), "{why}");
+    }
+
+    #[test]
+    fn short_forms_that_others_have_written_unpack_to_so_many_bytes_in_a_claim_and_no_more() {
+        let plain = vec![b' '; PAYLOAD_BYTES_MAX];
+        let text = STANDARD.encode(compress_to_vec(&plain, COMPRESS_LEVEL));
+        let short = Payload::from_bytes(format!("{START}z:-:{text}\"").into_bytes());
+        let (forms, mut excess, mut read) = (Forms::default(), EXCESS_BYTES_MAX, 0);
+        let why = loop {
+            let mut payload = short.clone();
+            forms.open(&mut payload, &mut excess);
+            if let Err(why) = Readable.decode(&payload) {
+                break why.to_string();
+            }
+            read += payload.as_bytes().len();
+        };
+        assert!((EXCESS_BYTES_MAX..EXCESS_BYTES_MAX + (8 << 20)).contains(&read), "{read}");
+        assert!(why.contains("134217728 bytes"), "{why}");
     }
 
     #[test]
@@ -250,7 +306,7 @@ mod tests {
         let why = forms(false, &[ONE]).read(&changed).unwrap_err();
         assert!(why.contains("damaged"), "{why}");
         let mut opened = sealed;
-        Forms::default().open(&mut opened);
+        Forms::default().open(&mut opened, &mut 0);
         assert!(unreadable(&opened).unwrap().contains("not among"));
         assert!(Readable.decode(&opened).is_err());
     }

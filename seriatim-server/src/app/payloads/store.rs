@@ -6,7 +6,7 @@ use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::*;
 use seriatim::{JobId, Payload, Result, SharedStore};
 
-use super::form::Forms;
+use super::form::{EXCESS_BYTES_MAX, Forms};
 
 pub(super) struct Formed {
     inner: SharedStore,
@@ -19,8 +19,8 @@ impl Formed {
     }
 
     fn turns<'a>(&self, turns: impl Iterator<Item = &'a mut Turn>) {
-        let jobs = turns.flat_map(|turn| &mut turn.jobs);
-        jobs.for_each(|job| self.forms.open(&mut job.payload));
+        let (jobs, mut excess) = (turns.flat_map(|turn| &mut turn.jobs), EXCESS_BYTES_MAX);
+        jobs.for_each(|job| self.forms.open(&mut job.payload, &mut excess));
     }
 
     /// For people: what cannot be read is shown as it is stored. Longer payloads than `bytes_max` are left out.

@@ -90,6 +90,11 @@ impl Calls {
         let Some(call) = lock(&self.open).remove(&(turn.lane, turn.token)) else { return };
         lock(&call).ended(verdict);
     }
+
+    /// Of calls that have not ended nobody tells any more: a span ends when it is dropped.
+    pub(super) fn end(&self) {
+        lock(&self.open).clear();
+    }
 }
 
 impl Call {
@@ -270,6 +275,20 @@ mod tests {
         assert_eq!(said(attribute::MESSAGE_COUNT).unwrap(), "3");
         assert_eq!(span.span_context.trace_id().to_string(), contexts(1)[0][3..35]);
         assert!(lock(&calls.open).is_empty());
+    }
+
+    #[test]
+    fn a_call_that_never_ends_has_a_span_all_the_same() {
+        let (outbox, mut spans) = Outbox::new(8);
+        let provider = SdkTracerProvider::builder().with_span_processor(outbox).build();
+        let calls = Calls::default();
+        let turns = [1, 2].map(|lane| turn(lane, &contexts(1)));
+        calls.begin(&provider.tracer("test"), &turns);
+        calls.ended(&turns[0], &Outcome::Done.into());
+        assert!(spans.try_recv().is_err());
+        calls.end();
+        assert_eq!(spans.try_recv().unwrap().name, "process q");
+        assert!(spans.try_recv().is_err());
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl Traces {
     /// Sends what is left, and then no more.
     pub(crate) async fn stop(&self) {
         let Some(exporting) = &self.0 else { return };
+        exporting.calls.end();
         // It only closes the outbox, which cannot fail.
         let _ = exporting.provider.shutdown();
         let post = lock(&exporting.post).take();

@@ -151,7 +151,11 @@ fn next(core: &Core, call: &Call, series: &Series) -> Option<Series> {
 fn fail(core: &Core, call: &Arc<Call>, error: &str) {
     let verdict: Verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
     let wait = |retry: NextRetry<'_>| retry.backoff(&call.queue).wait(retry.count, fastrand::f64());
-    let ended = (0..call.turns.len()).map(|place| {
+    let ended = call.turns.iter().enumerate().map(|(place, turn)| {
+        // It was told that they began.
+        if let Some(observer) = &core.observer {
+            observer.ended(turn, &verdict);
+        }
         let settlement = call.plan(place, &call.queue, verdict.clone(), &wait);
         Ended::new(settlement, call, place, core.observer.is_some())
     });

@@ -23,6 +23,36 @@ impl fmt::Display for Speechless {
 
 impl std::error::Error for Speechless {}
 
+/// The failure of a handler that panics when it is dropped, which is after its call.
+#[derive(Debug)]
+struct Explosive;
+
+impl fmt::Display for Explosive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no")
+    }
+}
+
+impl std::error::Error for Explosive {}
+
+impl Drop for Explosive {
+    fn drop(&mut self) {
+        panic!("too late")
+    }
+}
+
+/// An observer that notes how turns begin and end.
+struct Noting(Log);
+
+impl Observer for Noting {
+    fn started(&self, _: &Turn) {
+        self.0.add("started");
+    }
+    fn ended(&self, _: &Turn, verdict: &Verdict) {
+        self.0.add(format!("ended: {}", verdict.outcome.name()));
+    }
+}
+
 /// An observer whose methods all panic.
 struct Jumpy;
 
@@ -195,6 +225,19 @@ async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
         let stats = rig.stats(None).await.unwrap();
         assert_eq!(stats.iter().map(|queue| queue.claimed).sum::<u64>(), 0, "{callback}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_turn_whose_call_panics_is_told_like_any_other() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let builder = engine(&rig).observer(Arc::new(Noting(log.clone())));
+    let running = Running::start(
+        builder.worker("mail", |_: Batch<u32>| async { Err::<(), Failure>(Explosive.into()) }),
+    );
+    log.reaches(2).await;
+    assert_eq!(running.stop().await.unsettled, 0);
+    assert_eq!(log.lines()[..2], ["started", "ended: retry"]);
 }
 
 #[tokio::test(start_paused = true)]

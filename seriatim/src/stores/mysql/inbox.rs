@@ -1,6 +1,6 @@
 //! The inbox role.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -24,10 +24,14 @@ const GATE: &str = "INSERT INTO seriatim_leader (role, node, until) VALUES ('inb
 /// How often a step that finds only rows which other transactions have locked looks behind them.
 const LOOKS_MAX: usize = 10;
 
+/// Rows whose lengths are read first, then twice as many: the server reads all of a payload to know its length, and
+/// a step ends at its bytes.
+const LENGTHS_AT_FIRST: usize = 16;
+
 /// The oldest rows, as one moment shows them.
 #[derive(Default)]
-struct Oldest {
-    rows: Vec<i64>,
+pub(super) struct Oldest {
+    pub rows: Vec<i64>,
     queues: BTreeSet<Arc<str>>,
 }
 
@@ -117,27 +121,52 @@ async fn attempt(
     }
 }
 
-async fn oldest(work: &mut Work<'_>, rows_max: i64, passed: &[i64]) -> Try<Oldest> {
+pub(super) async fn oldest(work: &mut Work<'_>, rows_max: i64, passed: &[i64]) -> Try<Oldest> {
     let but = match passed.is_empty() {
         true => String::new(),
         false => format!(" AND id NOT IN ({})", list(passed)),
     };
     let sql = format!(
-        "SELECT id, LEFT(queue, 1024), COALESCE(LENGTH(payload), 0) FROM seriatim_inbox FORCE INDEX (inbox_waiting) \
+        "SELECT id, LEFT(queue, 1024) FROM seriatim_inbox FORCE INDEX (inbox_waiting) \
          WHERE waits = 1{but} ORDER BY id LIMIT {rows_max}"
     );
-    let (mut oldest, mut bytes) = (Oldest::default(), 0);
+    let (mut rows, mut queues) = (Vec::new(), Vec::new());
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
-        let (id, queue) = (row.int()?, row.maybe_text()?);
-        bytes += row.int()?.min(PAYLOAD_BYTES_MAX as i64);
-        if bytes > INBOX_BYTES_MAX as i64 {
-            break;
-        }
-        oldest.rows.push(id);
-        oldest.queues.extend(queue);
+        rows.push(row.int()?);
+        queues.push(row.maybe_text()?);
     }
-    Ok(oldest)
+    rows.truncate(fitting(work, &rows).await?);
+    queues.truncate(rows.len());
+    Ok(Oldest { rows, queues: queues.into_iter().flatten().collect() })
+}
+
+/// How many of these rows a step has bytes for.
+async fn fitting(work: &mut Work<'_>, rows: &[i64]) -> Try<usize> {
+    let (mut fit, mut bytes, mut most) = (0, 0, LENGTHS_AT_FIRST);
+    while fit < rows.len() {
+        let some = &rows[fit..rows.len().min(fit + most)];
+        let sql = format!(
+            "SELECT id, COALESCE(LENGTH(payload), 0) FROM seriatim_inbox FORCE INDEX (PRIMARY) WHERE id IN ({})",
+            list(some)
+        );
+        let mut lengths = HashMap::new();
+        for row in work.rows(&sql).await? {
+            let mut row = Columns::of(row);
+            lengths.insert(row.int()?, row.int()?);
+        }
+        for row in some {
+            // One that is gone has none.
+            let length = lengths.remove(row).unwrap_or_default();
+            bytes += length.min(PAYLOAD_BYTES_MAX as i64);
+            if bytes > INBOX_BYTES_MAX as i64 {
+                return Ok(fit);
+            }
+            fit += 1;
+        }
+        most *= 2;
+    }
+    Ok(fit)
 }
 
 /// Pushes and deletes these rows, but not the missing ones.

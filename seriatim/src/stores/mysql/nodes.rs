@@ -217,9 +217,11 @@ async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
         let leader = (NodeId(row.text()?), Timestamp::from_micros(row.int()?));
         work.state.leaders.insert(request.role.clone(), leader);
     }
+    let before = work.state.leaders.get(&request.role).cloned();
     let now = work.now;
     let leads = work.state.lead(now, request.clone());
-    if let Some((node, until)) = work.state.leaders.get(&request.role).filter(|_| leads) {
+    let after = work.state.leaders.get(&request.role);
+    if let Some((node, until)) = after.filter(|_| after != before.as_ref()) {
         let sql = format!(
             "UPDATE seriatim_leader SET node = {}, until = {} WHERE role = {role}",
             text(&node.0),

@@ -17,6 +17,7 @@ use super::work::{Work, by_id};
 use crate::contract::Rescue;
 use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::{NodeId, Result, Timestamp, Turn};
+use crate::stores::state::NodeRow;
 
 /// Rescues expired claims. Also returns the last walk. An error for a caller that is itself dead must not roll back that
 /// others were declared dead.
@@ -30,11 +31,12 @@ pub(super) async fn rescue(
     work.load_nodes(None, "").await?;
     work.lock_silent().await?;
     let now = work.now;
-    let living = work.living();
+    let (living, ahead) = (work.living(), work.nodes_where(|row| row.is_ahead(now)));
     // Declares nodes dead; no claims are loaded yet.
     let may = work.state.rescue(now, request);
     let dead: BTreeSet<_> = living.difference(&work.living()).cloned().collect();
-    work.save_dead(&dead).await?;
+    work.save_now("dead_at", &dead).await?;
+    work.save_now("beat_at", &ahead).await?;
     if let Err(e) = may {
         return Ok(Err(e));
     }
@@ -120,10 +122,11 @@ impl Work<'_> {
         Ok(end.map_or(Timestamp::MAX, Timestamp::from_micros))
     }
 
-    /// Locks the nodes that are to be declared dead, and reads them again: they may have beaten meanwhile.
+    /// Locks the nodes that are to be declared dead, or whose heartbeats are ahead, and reads them again: they may have
+    /// beaten meanwhile.
     async fn lock_silent(&mut self) -> Try<()> {
-        let silent = self.state.nodes.values().filter(|node| node.is_silent(self.now));
-        let ids: Vec<NodeId> = silent.map(|node| node.info.id.clone()).collect();
+        let now = self.now;
+        let ids = self.nodes_where(|node| node.is_silent(now) || node.is_ahead(now));
         if ids.is_empty() {
             return Ok(());
         }
@@ -137,18 +140,23 @@ impl Work<'_> {
     }
 
     fn living(&self) -> BTreeSet<NodeId> {
-        let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
-        living.map(|(id, _)| id.clone()).collect()
+        self.nodes_where(|row| row.dead_at.is_none())
     }
 
-    async fn save_dead(&mut self, dead: &BTreeSet<NodeId>) -> Try<()> {
-        if dead.is_empty() {
+    fn nodes_where(&self, holds: impl Fn(&NodeRow) -> bool) -> BTreeSet<NodeId> {
+        let nodes = self.state.nodes.iter().filter(|(_, row)| holds(row));
+        nodes.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Writes the time into a column of these nodes.
+    async fn save_now(&mut self, column: &str, nodes: &BTreeSet<NodeId>) -> Try<()> {
+        if nodes.is_empty() {
             return Ok(());
         }
         let sql = format!(
-            "UPDATE seriatim_node FORCE INDEX (PRIMARY) SET dead_at = {} WHERE id IN ({})",
+            "UPDATE seriatim_node FORCE INDEX (PRIMARY) SET {column} = {} WHERE id IN ({})",
             self.now.as_micros(),
-            literals(dead.iter().map(|id| &*id.0))
+            literals(nodes.iter().map(|id| &*id.0))
         );
         self.run(&sql).await?;
         Ok(())

@@ -2,7 +2,7 @@
 
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::contract::errors::{is_closing, no_queue, was_given_up};
+use crate::contract::errors::{is_closing, no_queue, too_many_routes, was_given_up};
 use crate::model::{Error, ErrorKind};
 
 /// Maps the error of a call. Its source is the server's or the driver's error; neither contains a password.
@@ -68,6 +68,7 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         }
         Some(("SR008", _)) => was_given_up(),
         Some(("SR010", name)) => is_closing(name),
+        Some(("SR029", _)) => too_many_routes(),
         Some(("SR027", name)) => {
             let message = format!(
                 "queue {name:?} cannot be changed now: a transaction that pushed to it, or settled its jobs, was open for \

@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
-use crate::contract::errors::was_given_up;
+use crate::contract::errors::{too_many_routes, was_given_up};
 use crate::model::{Error, ErrorKind};
 
 /// The store error for a driver's error. It contains neither the address nor the password.
@@ -11,6 +11,9 @@ pub(super) fn translate(error: RedisError) -> Error {
     let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
     if says("GIVENUP") {
         return was_given_up();
+    }
+    if says("TOOMANYROUTES") {
+        return too_many_routes();
     }
     let (kind, message) = if says("OOM") {
         (

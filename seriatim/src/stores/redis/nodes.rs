@@ -191,6 +191,7 @@ impl Fleet for Redis {
     async fn lead(&self, request: Lead) -> Result<bool> {
         let mut args = Args::at(request.now);
         args.text(&request.role).text(&request.node.0).micros(request.ttl);
+        args.micros(request.longest());
         single(self.link.run(&GLOBAL_LEAD, &self.global(""), &args).await?)?.flag()
     }
 

@@ -18,7 +18,7 @@ use super::memo::Known;
 use super::queues::ATTEMPTS;
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
 use crate::contract::batches::refuse_batches;
-use crate::contract::errors::{is_closing, other_route};
+use crate::contract::errors::{is_closing, other_route, too_many_routes};
 use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
 use crate::model::past::Past;
 use crate::model::{
@@ -294,6 +294,7 @@ impl Redis {
                 let i = *part.jobs.get(place).ok_or_else(corrupt)?;
                 Err(other_route(request.jobs[i].key.as_deref().unwrap_or_default(), i))
             }
+            "ROUTES" => Err(too_many_routes()),
             _ => {
                 // Another shard may not have adopted the latest definition yet.
                 if part.shard.shard > 0

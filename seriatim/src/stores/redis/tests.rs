@@ -16,6 +16,7 @@ mod outages;
 mod reshard;
 mod reshard_races;
 mod residue;
+mod routes;
 mod servers;
 mod sharing;
 mod steps;

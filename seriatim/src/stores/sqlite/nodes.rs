@@ -152,9 +152,14 @@ impl Tx<'_> {
     pub(super) fn lead(&mut self, request: &Lead) -> Result<bool> {
         let sql = "INSERT INTO leader VALUES (?1, ?2, ?3) ON CONFLICT (role) DO UPDATE
                    SET node = excluded.node, until = excluded.until WHERE node = excluded.node OR until <= ?4";
-        let until = self.now.saturating_add(micros(request.ttl));
-        let row = params![request.role, &*request.node.0, until, self.now];
-        Ok(self.execute(sql, row)? == 1)
+        let until = |length| self.now.saturating_add(micros(length));
+        let row = params![request.role, &*request.node.0, until(request.ttl), self.now];
+        let leads = self.execute(sql, row)? == 1;
+        if !leads {
+            let sql = "UPDATE leader SET until = ?2 WHERE role = ?1 AND until > ?2";
+            self.execute(sql, params![request.role, until(request.longest())])?;
+        }
+        Ok(leads)
     }
 
     pub(super) fn secret(&mut self) -> Result<Option<Secret>> {

@@ -28,6 +28,9 @@ impl Tx<'_> {
         self.check_node(&request.node, request.ticket)?;
         let sql = "UPDATE node SET dead_at = ?1 WHERE dead_at IS NULL AND beat_at + lease < ?1";
         self.execute(sql, [self.now])?;
+        // From before the clock was set back.
+        let sql = "UPDATE node SET beat_at = ?1 WHERE dead_at IS NULL AND beat_at > ?1 + lease";
+        self.execute(sql, [self.now])?;
         self.check_node(&request.node, request.ticket)?;
         let expired: Vec<(i64, u32, String)> =
             self.rows(include_str!("sql/expired_claims.sql"), [self.now], |row| {

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use super::Sqlite;
 use crate::contract::{Claim, Lease, NodeInfo, Producer, Push, Store, Views, Wake};
+use crate::model::limits::ROUTES_MAX;
 use crate::model::{ErrorKind, Job};
+use crate::stores::route;
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -149,4 +151,17 @@ async fn the_first_listing_opens_no_file_that_took_the_place_of_the_stores_own()
     std::fs::rename(&aside, &path).unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
     store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_last_number_of_a_route_is_given_out_and_no_further_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let store = Sqlite::open(&path).unwrap();
+    store.migrate().await.unwrap();
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let sql = format!("INSERT INTO route (number, node) VALUES ({}, 'n')", ROUTES_MAX - 1);
+    file.execute(&sql, []).unwrap();
+    file.execute("UPDATE meta SET definitions = definitions + 1", []).unwrap();
+    route::tests::the_last_number_is_given_out_and_no_further_one(&store).await;
 }

@@ -8,9 +8,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 use super::fault::translate;
 use super::flush::{Boot, TOKENS_RESERVED};
 use super::row::Sql;
-use crate::contract::errors::no_queue;
+use crate::contract::errors::{no_queue, too_many_routes};
 use crate::contract::{Claim, Wake};
-use crate::model::limits::{PROMOTE_JOBS_MAX, QUEUES_MAX};
+use crate::model::limits::{PROMOTE_JOBS_MAX, QUEUES_MAX, ROUTES_MAX};
 use crate::model::{BatchCounts, Error, ErrorKind, JobOptions, Queue, Result, Timestamp};
 use crate::stores::options::{ReadOptions, WriteOptions};
 use crate::stores::route::{bound_of, route_in};
@@ -457,6 +457,9 @@ impl<'c> Tx<'c> {
             return Ok(*number);
         }
         let number = definitions.routes.keys().next_back().copied().unwrap_or_default() + 1;
+        if number > ROUTES_MAX as i64 {
+            return Err(too_many_routes());
+        }
         let sql = "INSERT INTO route (number, node, grp) VALUES (?1, ?2, ?3)";
         self.execute(sql, params![number, node, group])?;
         self.redefine()?.insert_route(number, route);

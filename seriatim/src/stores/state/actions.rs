@@ -202,6 +202,8 @@ impl State {
                 let lane = self.lanes.get(&number).ok_or_else(no_waiting_job)?;
                 let job = lane.open_jobs().find(|job| job.id == id).ok_or_else(no_waiting_job)?;
                 let options = job.options.as_deref().cloned().unwrap_or_default();
+                let route = (node.as_deref(), options.consumer_group.as_deref());
+                self.check_routes(std::iter::once(route))?;
                 Some(self.route(&options, node.as_deref()))
             }
             _ => None,

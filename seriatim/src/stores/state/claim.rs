@@ -239,6 +239,8 @@ impl State {
         for row in self.nodes.values_mut() {
             if row.is_silent(now) {
                 row.dead_at = Some(now);
+            } else if row.is_ahead(now) {
+                row.beat_at = now;
             }
         }
         self.check_node(&request.node, request.ticket)?;

@@ -15,11 +15,12 @@ mod sharing;
 mod unread;
 pub(super) mod views;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::contract::errors::{no_queue, undeclared};
+use crate::contract::errors::{no_queue, too_many_routes, undeclared};
 use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
+use crate::model::limits::ROUTES_MAX;
 use crate::model::{JobId, JobOptions, Leave, NodeId, Result, Timestamp, Token};
 use crate::stores::route::{bound_of, route_in};
 use lane::{Entry, Lane, Position};
@@ -66,6 +67,12 @@ impl NodeRow {
     /// Whether it counts as living and has not beaten for longer than its lease.
     pub(in crate::stores) fn is_silent(&self, now: Timestamp) -> bool {
         self.dead_at.is_none() && self.beat_at + self.info.lease < now
+    }
+
+    /// Whether its last heartbeat is from before the clock was set back: by it, a node that has died since would live
+    /// until that time comes again.
+    pub(in crate::stores) fn is_ahead(&self, now: Timestamp) -> bool {
+        self.dead_at.is_none() && now + self.info.lease < self.beat_at
     }
 }
 
@@ -155,6 +162,24 @@ impl State {
             self.routes.len() - 1
         });
         place as u64 + 1
+    }
+
+    /// Refuses to bind jobs to these nodes and consumer groups if there are no numbers for them.
+    pub(in crate::stores) fn check_routes<'r>(
+        &'r self,
+        wanted: impl ExactSizeIterator<Item = (Option<&'r str>, Option<&'r str>)>,
+    ) -> Result<()> {
+        // Few stores have so many.
+        if self.routes.len() + wanted.len() <= ROUTES_MAX {
+            return Ok(());
+        }
+        let mut known: HashSet<_> = HashSet::from([(None, None)]);
+        known.extend(self.routes.iter().map(|(node, group)| (node.as_deref(), group.as_deref())));
+        let before = known.len();
+        known.extend(wanted);
+        // One of them is no route.
+        let is_too_many = known.len() > before && known.len() - 1 > ROUTES_MAX;
+        if is_too_many { Err(too_many_routes()) } else { Ok(()) }
     }
 
     pub(in crate::stores) fn route_text(&self, route: u64) -> (Option<&str>, Option<&str>) {

@@ -102,14 +102,16 @@ impl State {
     }
 
     pub(in crate::stores) fn lead(&mut self, now: Timestamp, request: Lead) -> bool {
-        let free = self
-            .leaders
-            .get(&request.role)
-            .is_none_or(|(leader, until)| *leader == request.node || *until <= now);
-        if free {
-            self.leaders.insert(request.role, (request.node, now + request.ttl));
+        let longest = now + request.longest();
+        if let Some((leader, until)) = self.leaders.get_mut(&request.role)
+            && *leader != request.node
+            && *until > now
+        {
+            *until = longest.min(*until);
+            return false;
         }
-        free
+        self.leaders.insert(request.role, (request.node, now + request.ttl));
+        true
     }
 
     pub(in crate::stores) fn node_views(&self) -> Vec<NodeView> {

@@ -175,6 +175,8 @@ impl State {
                 return Err(other_route(key, i));
             }
         }
+        let options = jobs.iter().map(|job| &job.options);
+        self.check_routes(options.map(|o| (o.node.as_deref(), o.consumer_group.as_deref())))?;
         if self.queues.len() + created.len() > QUEUES_MAX as usize {
             let message = format!("the store can hold at most {QUEUES_MAX} queues");
             return Err(Error::invalid("queue", message));

@@ -2,6 +2,8 @@
 
 use async_trait::async_trait;
 
+use super::super::gates::Lock;
+use super::super::inbox::oldest;
 use super::*;
 use crate::contract::{DrainInbox, Drained, Inbox, SharedStore};
 use crate::stores::sql_session::Database;
@@ -58,6 +60,33 @@ async fn rows_of_an_earlier_version_are_pushed_after_the_upgrade() {
     let before = "ALTER TABLE @inbox DROP COLUMN max_retries, DROP COLUMN key_group; UPDATE @meta SET version = 11";
     let case = inbox::tests::rows_of_an_earlier_version_are_pushed_after_the_upgrade;
     case(Own(new_database().await), before).await;
+}
+
+#[tokio::test]
+async fn of_the_rows_behind_a_step_few_payloads_are_read() {
+    const ROWS: usize = 120;
+    let database = new_database().await;
+    let store = reading::open_one(&database).await;
+    let mut session = session(&database).await;
+    let row = written(
+        "INSERT INTO @inbox (queue, payload) VALUES ('q', CONCAT('\"', REPEAT('x', 524286), '\"'))",
+    );
+    session.query_drop(vec![row; ROWS].join(";")).await.unwrap();
+    // What the whole server has read: other tests add to it.
+    let mut pages = async || {
+        let sql = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read_requests'";
+        let row: Option<(String, u64)> = session.query_first(sql).await.unwrap();
+        row.unwrap().1
+    };
+    let mut least = u64::MAX;
+    for _ in 0..5 {
+        let before = pages().await;
+        let oldest = transact!(store.inner, Lock::Look, None, work => oldest(work, 1_000, &[]));
+        least = least.min(pages().await - before);
+        assert_eq!(oldest.unwrap().rows.len(), 32);
+    }
+    let all = (ROWS * (512 << 10) / (16 << 10)) as u64;
+    assert!(least < all * 2 / 3, "{least} pages, of {all}");
 }
 
 #[tokio::test]

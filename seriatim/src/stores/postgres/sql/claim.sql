@@ -706,9 +706,12 @@ DECLARE
   _lanes bigint[];
 BEGIN
   PERFORM seriatim.check_node(_node, _ticket);
-  PERFORM FROM seriatim.node WHERE dead_at IS NULL AND seriatim.later(beat_at, lease) < _t
+  PERFORM FROM seriatim.node
+    WHERE dead_at IS NULL AND (seriatim.later(beat_at, lease) < _t OR beat_at > seriatim.later(_t, lease))
     ORDER BY id FOR UPDATE;
   UPDATE seriatim.node SET dead_at = _t WHERE dead_at IS NULL AND seriatim.later(beat_at, lease) < _t;
+  -- From before the clock was set back.
+  UPDATE seriatim.node SET beat_at = _t WHERE dead_at IS NULL AND beat_at > seriatim.later(_t, lease);
   -- Not an exception: that would roll back the deaths.
   o_gone := NOT EXISTS (SELECT FROM seriatim.node WHERE id = _node AND dead_at IS NULL);
   RETURN NEXT;

@@ -73,9 +73,15 @@ CREATE FUNCTION seriatim.lead(_now bigint, _role text, _node text, _ttl bigint) 
 LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
+  -- LEAD_MAX in `model/limits.rs`: what is further ahead is from before the clock was set back.
+  _longest bigint := seriatim.later(_t, greatest(_ttl, 120000000));
 BEGIN
   INSERT INTO seriatim.leader AS l (role, node, until) VALUES (_role, _node, seriatim.later(_t, _ttl))
   ON CONFLICT (role) DO UPDATE SET node = excluded.node, until = excluded.until
     WHERE l.node = excluded.node OR l.until <= _t;
-  RETURN FOUND;
+  IF FOUND THEN
+    RETURN true;
+  END IF;
+  UPDATE seriatim.leader SET until = _longest WHERE role = _role AND until > _longest;
+  RETURN false;
 END $$;

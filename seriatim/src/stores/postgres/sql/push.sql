@@ -27,6 +27,10 @@ BEGIN
       WHERE r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''))
     ORDER BY n, g
   ON CONFLICT DO NOTHING;
+  -- ROUTES_MAX in `model/limits.rs`: a higher number would be taken for that of another group.
+  IF FOUND AND (SELECT max(number) FROM seriatim.route) > 1000000 THEN
+    RAISE EXCEPTION 'too many routes' USING ERRCODE = 'SR029';
+  END IF;
   -- A new statement: it sees a row that a concurrent push inserted first.
   RETURN (
     SELECT array_agg(coalesce(r.number, 0)::bigint ORDER BY place)

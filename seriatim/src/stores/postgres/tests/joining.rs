@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::Mode;
+use crate::limits::ROUTES_MAX;
+use crate::stores::route;
 
 /// More than a push looks for before it takes all lanes to exist.
 const KEYS: u32 = 40;
@@ -75,4 +77,14 @@ async fn a_push_keeps_no_lane_locked_while_it_waits_for_one_that_is_being_made_b
     other.batch_execute("ROLLBACK").await.unwrap();
     pusher.await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 79);
+}
+
+#[tokio::test]
+async fn the_last_number_of_a_route_is_given_out_and_no_further_one() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let last = ROUTES_MAX - 1;
+    let sql = format!("SELECT setval(pg_get_serial_sequence('{schema}.route', 'number'), {last})");
+    session().await.batch_execute(&sql).await.unwrap();
+    route::tests::the_last_number_is_given_out_and_no_further_one(&*store).await;
 }

@@ -11,6 +11,11 @@ local function amend(j)
   local l = j and j.state == 'live' and L.lane_of(j.lane)
   if not l then return 0 end
   if change_of == 'node' and j.options ~= ARGV[6] then return 2 end
+  local route
+  if change_of == 'node' then
+    local group = string.match(J.route_text(j.route), '%z(.*)$')
+    route = J.route_of(ARGV[5] .. '\0' .. group)
+  end
   if not L.take(l, j) then return 0 end
   touch(l)
   if change_of == 'delete' then
@@ -19,9 +24,7 @@ local function amend(j)
     return 1
   end
   if change_of == 'node' then
-    local group = string.match(J.route_text(j.route), '%z(.*)$')
-    j.route, j.options = J.route_of(ARGV[5] .. '\0' .. group), ARGV[7]
-    l.route = j.route
+    j.route, j.options, l.route = route, ARGV[7], route
   elseif S.mode == 'accumulate' then
     if l.token then l.next_due = tonumber(ARGV[5]) else l.due = tonumber(ARGV[5]) end
   else j.run_at = tonumber(ARGV[5]) end

@@ -118,6 +118,10 @@ end
 -- For whom a job is: the number of the node and the consumer group that it is bound to, 0 is none; with a group, that
 -- (6 bytes) and the number (3). As text: node, NUL, consumer group; with a group, NUL and its number.
 
+-- `limits::ROUTES_MAX`. The class of a ready lane has room for no much higher number.
+J.ROUTES_MAX = 1000000
+
+-- Fails if there is no number for it: call it before anything is written.
 function J.route_of(text)
   if text == NO_ROUTE then return 0 end
   local bound, group = string.match(text, '^([^%z]*%z[^%z]*)%z?(%d*)$')
@@ -125,6 +129,7 @@ function J.route_of(text)
   local known = call('HGET', K.routes, text)
   if known then return tonumber(known) end
   local number = call('HINCRBY', K.meta, 'routes', 1)
+  if number > J.ROUTES_MAX then error('TOOMANYROUTES there are no more numbers') end
   call('HSET', K.routes, text, number, '#' .. num(number), text)
   return number
 end

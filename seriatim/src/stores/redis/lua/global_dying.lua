@@ -2,7 +2,8 @@
 -- it looks at all shards in any case). Answers {now, whether the caller is alive, whether it is to look at the shards,
 -- {node, last heartbeat, ...}}.
 --
--- Reads alive, beats and the leader of the rescues; writes alive and dead of the nodes that it declares dead, and leaders.
+-- Reads alive, beats and the leader of the rescues; writes alive and dead of the nodes that it declares dead, alive and beats of
+-- those whose heartbeats are ahead, and leaders.
 local text = string.format('%.0f', now)
 -- A dead node gets no new claims, so a node that is not alive must not declare others dead.
 if not call('ZSCORE', P .. 'alive', ARGV[2]) then return { now, 0, 0, {} } end
@@ -10,6 +11,16 @@ local dying = call('ZRANGEBYSCORE', P .. 'alive', '-inf', '(' .. text)
 for _, node in ipairs(dying) do
   call('ZREM', P .. 'alive', node)
   call('ZADD', P .. 'dead', text, node)
+end
+-- A heartbeat that is more than a lease ahead is from before the clock was set back: it counts as one of now.
+local later = call('ZRANGEBYSCORE', P .. 'alive', '(' .. text, '+inf', 'WITHSCORES')
+for i = 1, #later, 2 do
+  local beat = tonumber(call('HGET', P .. 'beats', later[i]) or text)
+  local lease = later[i + 1] - beat
+  if beat > now + lease then
+    call('HSET', P .. 'beats', later[i], text)
+    call('ZADD', P .. 'alive', string.format('%.0f', now + lease), later[i])
+  end
 end
 local lives = call('ZSCORE', P .. 'alive', ARGV[2]) and 1 or 0
 if ARGV[3] ~= '' then

@@ -7,7 +7,8 @@
 -- the whole store (names.lua); 'h' and 'H' like 'g' and 'G' with a field for the past behind it: failures, when it was made,
 -- first tried (0: unset) and, for 'd' and 'D', when it died, then '-', or '+' and the error. Answers {'OK', now, {seq, status, ...},
 -- last token} with {seq}, status, created for those created at another time, {seq, queue, shard} for those of a key of the store,
--- status 3 for those not accepted, and {seq}, 4, created, until when for those whose key is throttled; {'STALE'} or {'ROUTE', index}.
+-- status 3 for those not accepted, and {seq}, 4, created, until when for those whose key is throttled; {'STALE'}, {'ROUTE', index} or
+-- {'ROUTES'}: there are no more numbers for them.
 --
 -- Reads keys and the records of the keys' lanes. A job of a new lane writes lanes, keys and arrivals; one behind others,
 -- jobs and its lane's record; a payload that is apart bodies.
@@ -128,12 +129,26 @@ local function check_routes()
   end
 end
 
+-- Whether there are numbers for the nodes and consumer groups that these jobs are bound to.
+local function has_numbers()
+  local new, count = {}, 0
+  for i = 1, B.max do
+    local at = B.starts[i]
+    local text = at and string.match(ARGV[at + 7] .. '\0' .. ARGV[at + 8], '^[^%z]*%z[^%z]*') or NO_ROUTE
+    if text ~= NO_ROUTE and not new[text] and call('HEXISTS', K.routes, text) == 0 then
+      new[text], count = true, count + 1
+    end
+  end
+  return count == 0 or tonumber(call('HGET', K.meta, 'routes') or '0') + count <= J.ROUTES_MAX
+end
+
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
   keyed, appends = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
   B.max = read_batch()
   for i = 1, B.max do
     if (B.keys[i] ~= '') ~= keyed then return { 'STALE' } end
   end
+  if not has_numbers() then return { 'ROUTES' } end
   if not keyed then return end
   look_up()
   if appends and takes ~= '2' then return check_routes() end

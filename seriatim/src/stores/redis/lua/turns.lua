@@ -39,7 +39,7 @@ function T.begin(at)
 T.has_bodies()
 T.node, T.kind, T.lease = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
 T.jobs_max, T.bytes_max, T.lease_max = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-local is_series = S.mode == 'fifo' and S.take == 1 and S.keep == 0 and T.kind == 'node' and not S.shared
+local is_series = S.mode == 'fifo' and S.take == 1 and S.keep == 0 and not S.shared
 T.series_max = is_series and tonumber(ARGV[at + 6]) or 1
 if T.series_max > 1 then T.jobs_left = SERIES_JOBS_LEFT end
 T.table_jobs = T.jobs_left / TABLES_MAX
