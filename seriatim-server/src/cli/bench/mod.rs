@@ -60,7 +60,7 @@ impl Bench {
         declare_empty(store, &queue).await?;
         let push_per_s = self.push_all(store, &queue, &|_| {}).await?;
         let cpu_before = cpu_seconds();
-        let drain_per_s = self.drain_jobs(store, &queue, self.jobs).await?;
+        let drain_per_s = self.drain(store, &queue).await?;
         let cpu_s = cpu_seconds() - cpu_before;
         let rss_mb = peak_memory_mb();
         let push_single_per_s = self.push_singly(store, &queue).await?;
@@ -122,6 +122,10 @@ impl Bench {
         let rate = jobs as f64 / started.elapsed().as_secs_f64();
         self.drain_jobs(store, queue, jobs).await?;
         Ok(rate)
+    }
+
+    async fn drain(&self, store: &SharedStore, queue: &Queue) -> Result<f64> {
+        self.drain_jobs(store, queue, self.jobs).await
     }
 
     async fn drain_jobs(&self, store: &SharedStore, queue: &Queue, jobs: u64) -> Result<f64> {

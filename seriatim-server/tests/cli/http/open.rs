@@ -140,7 +140,7 @@ fn holds_up_its_key_alone(server: &Server) {
             .collect();
         until_pushes_wait(server);
         assert_eq!(settle(&api, &[locked, free]), ["busy", "ok"]);
-        let beat = json!({ "worker": "w", "claims": [named(locked)] });
+        let beat = json!({ "worker": "w", "claims": [held(locked, json!({}))] });
         let beaten = soon(|| api.post("/api/v1/work/heartbeat", &beat));
         assert_eq!(beaten["lost"], json!([]));
         assert_eq!(until_told(&api, 1), ["an open transaction has locked the key \"locked\""]);

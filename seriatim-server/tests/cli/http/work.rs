@@ -121,22 +121,12 @@ fn part_of_a_fifo_turn_can_be_done() {
         ("retry", 4, "the lane has 3"),
         ("done", 2, "for all 3 jobs of the lane"),
     ] {
-        let mut result = json!({ "outcome": outcome, "done": done });
-        for field in ["lane", "token", "secret"] {
-            result[field] = lane[field].clone();
-        }
-        let body = json!({ "worker": "w", "results": [result] });
-        let (field, detail) = api.post("/api/v1/work/settle", &body).refused(400);
+        let refused = api.settle(&lane, json!({ "outcome": outcome, "done": done }));
+        let (field, detail) = refused.refused(400);
         assert!(field == "results[0].done" && detail.contains(why), "{field}: {detail}");
     }
-    assert_eq!(
-        settle(
-            &api,
-            &lane,
-            json!({ "outcome": "retry", "done": 1, "retry_in": "0s", "error": "two" })
-        ),
-        "ok"
-    );
+    let result = json!({ "outcome": "retry", "done": 1, "retry_in": "0s", "error": "two" });
+    assert_eq!(api.settled(&lane, result), "ok");
     let lane = api.claim("mails").remove(0);
     let payloads: Vec<&Value> =
         lane["jobs"].as_array().unwrap().iter().map(|job| &job["payload"]).collect();
