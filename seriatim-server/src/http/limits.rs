@@ -21,8 +21,8 @@ pub(super) const CONNECTIONS_MAX: usize = 4_096;
 /// Concurrent requests, of all parties and of one. Probes need no place.
 pub(super) const REQUESTS: ByClass<Shares> = ByClass {
     producers: Shares { all: 1_024, party: 512 },
-    workers: Shares { all: 2_048, party: 1_024 },
-    readers: Shares { all: 352, party: 256 },
+    workers: Shares { all: 1_792, party: 896 },
+    readers: Shares { all: 512, party: 256 },
     admins: Shares { all: 128, party: 64 },
 };
 /// Concurrent answers to `/metrics`.

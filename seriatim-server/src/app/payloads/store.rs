@@ -93,7 +93,7 @@ impl Wrapper for Formed {
             if rows == page.rows.len() {
                 return Ok(page);
             }
-            // The store ends a page by stored forms, of which a thousand times more may fit in.
+            // The store ends a page by stored forms, of which eight times more may fit in, and more of those that others wrote.
             query.rows_max = rows;
         }
     }
@@ -135,7 +135,8 @@ mod tests {
             }
         }
         assert_eq!(pages, [4, 2]);
-        let short = JobQuery { payload_bytes_max: Some(16 << 10), ..query };
+        // More than a stored form has, and less than its payload.
+        let short = JobQuery { payload_bytes_max: Some(256 << 10), ..query };
         let rows = store.jobs(short).await.unwrap().rows;
         let is_told = |job: &JobView| job.lacks_payload() && job.payload_bytes == text.len();
         assert!(rows.len() == 6 && rows.iter().all(is_told));
