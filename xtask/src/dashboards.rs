@@ -152,7 +152,7 @@ struct People {
 struct Seen {
     answers: AtomicU64,
     refused: AtomicU64,
-    /// Of many refusals one is told.
+    /// Only the first refusal is printed.
     told: OnceLock<()>,
     is_over: AtomicBool,
 }

@@ -143,7 +143,7 @@ impl Parts {
         let fresh_for = |took: Duration| (took * SHARE).max(crowd).clamp(FRESH_MIN, FRESH_MAX);
         let is_old = |slot: &Arc<Slot>| match slot.get() {
             Some((part, took)) => part.at.elapsed() >= fresh_for(*took),
-            // Unless somebody makes it.
+            // Unless a caller makes it now.
             None => Arc::strong_count(slot) == 1,
         };
         self.last.retain(|_, (_, since)| since.elapsed() < LAST_MAX);

@@ -124,8 +124,8 @@ impl Forms {
             let over = plain.as_bytes().len().saturating_sub(usual);
             *excess = excess.checked_sub(over).ok_or_else(|| {
                 format!(
-                    "its payload was compressed to less than an eighth, and with others of its claim it has more than \
-                     {EXCESS_BYTES_MAX} bytes above that: requeue it"
+                    "the compressed payloads of its claim unpack to more than {EXCESS_BYTES_MAX} bytes beyond eight times \
+                     their size: requeue it"
                 )
             })?;
             Ok(plain)

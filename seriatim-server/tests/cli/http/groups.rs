@@ -128,7 +128,7 @@ fn an_admin_sets_what_groups_get_by_the_page_of_the_queue_and_the_log_tells_it()
 }
 
 #[test]
-fn limits_that_a_form_set_are_as_before_after_undo_unless_somebody_changed_them_since() {
+fn undo_gives_a_queue_its_limits_back_unless_they_were_changed_since() {
     let limits = "limit = { running = 3, rate = \"9/s\", burst = 7 }\n\
         groups = { running = 2, named = { acme = { weight = 4 } } }";
     let api = Api::start(&format!("[queues.mails]\nmode = \"fifo\"\n{limits}\n"));

@@ -24,9 +24,9 @@ const GATE: &str = "INSERT INTO seriatim_leader (role, node, until) VALUES ('inb
 /// How often a step that finds only rows which other transactions have locked looks behind them.
 const LOOKS_MAX: usize = 10;
 
-/// Rows whose lengths are read first, then twice as many: the server reads all of a payload to know its length, and
-/// a step ends at its bytes.
-const LENGTHS_AT_FIRST: usize = 16;
+/// Rows whose lengths are read first, then as many as fit if the others are as long: the server reads all of a payload to
+/// know its length, and a step ends at its bytes.
+const LENGTHS_MIN: usize = 16;
 
 /// The oldest rows, as one moment shows them.
 #[derive(Default)]
@@ -143,7 +143,7 @@ pub(super) async fn oldest(work: &mut Work<'_>, rows_max: i64, passed: &[i64]) -
 
 /// How many of these rows a step has bytes for.
 async fn fitting(work: &mut Work<'_>, rows: &[i64]) -> Try<usize> {
-    let (mut fit, mut bytes, mut most) = (0, 0, LENGTHS_AT_FIRST);
+    let (mut fit, mut bytes, mut most) = (0, 0, LENGTHS_MIN);
     while fit < rows.len() {
         let some = &rows[fit..rows.len().min(fit + most)];
         let sql = format!(
@@ -164,7 +164,8 @@ async fn fitting(work: &mut Work<'_>, rows: &[i64]) -> Try<usize> {
             }
             fit += 1;
         }
-        most *= 2;
+        let average = (bytes / fit as i64).max(1);
+        most = LENGTHS_MIN.max(((INBOX_BYTES_MAX as i64 - bytes) / average) as usize);
     }
     Ok(fit)
 }

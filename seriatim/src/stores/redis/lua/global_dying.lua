@@ -12,6 +12,19 @@ for _, node in ipairs(dying) do
   call('ZREM', P .. 'alive', node)
   call('ZADD', P .. 'dead', text, node)
 end
+local lives = call('ZSCORE', P .. 'alive', ARGV[2]) and 1 or 0
+if ARGV[3] ~= '' then
+  local known = not dying[1] and call('HGET', P .. 'leaders', 'rescue!')
+  if known then
+    local leader, until_ = cmsgpack.unpack(known)
+    -- Further ahead it is from before the clock was set back.
+    local leads = until_ > now and until_ <= now + tonumber(ARGV[3])
+    if leader ~= ARGV[2] and leads and call('ZSCORE', P .. 'alive', leader) then
+      return { now, lives, 0, {} }
+    end
+  end
+  call('HSET', P .. 'leaders', 'rescue!', cmsgpack.pack(ARGV[2], now + tonumber(ARGV[3])))
+end
 -- A heartbeat that is more than a lease ahead is from before the clock was set back: it counts as one of now.
 local later = call('ZRANGEBYSCORE', P .. 'alive', '(' .. text, '+inf', 'WITHSCORES')
 for i = 1, #later, 2 do
@@ -21,16 +34,5 @@ for i = 1, #later, 2 do
     call('HSET', P .. 'beats', later[i], text)
     call('ZADD', P .. 'alive', string.format('%.0f', now + lease), later[i])
   end
-end
-local lives = call('ZSCORE', P .. 'alive', ARGV[2]) and 1 or 0
-if ARGV[3] ~= '' then
-  local known = not dying[1] and call('HGET', P .. 'leaders', 'rescue!')
-  if known then
-    local leader, until_ = cmsgpack.unpack(known)
-    if leader ~= ARGV[2] and until_ > now and call('ZSCORE', P .. 'alive', leader) then
-      return { now, lives, 0, {} }
-    end
-  end
-  call('HSET', P .. 'leaders', 'rescue!', cmsgpack.pack(ARGV[2], now + tonumber(ARGV[3])))
 end
 return { now, lives, 1, call('HGETALL', P .. 'beats') }

@@ -132,11 +132,12 @@ end
 -- Whether there are numbers for the nodes and consumer groups that these jobs are bound to.
 local function has_numbers()
   local new, count = {}, 0
-  for i = 1, B.max do
-    local at = B.starts[i]
-    local text = at and string.match(ARGV[at + 7] .. '\0' .. ARGV[at + 8], '^[^%z]*%z[^%z]*') or NO_ROUTE
-    if text ~= NO_ROUTE and not new[text] and call('HEXISTS', K.routes, text) == 0 then
-      new[text], count = true, count + 1
+  for _, at in pairs(B.starts) do
+    if ARGV[at + 7] ~= '' or ARGV[at + 8] ~= '' then
+      local text = string.match(ARGV[at + 7] .. '\0' .. ARGV[at + 8], '^[^%z]*%z[^%z]*')
+      if text ~= NO_ROUTE and not new[text] and call('HEXISTS', K.routes, text) == 0 then
+        new[text], count = true, count + 1
+      end
     end
   end
   return count == 0 or tonumber(call('HGET', K.meta, 'routes') or '0') + count <= J.ROUTES_MAX
