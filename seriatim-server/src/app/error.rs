@@ -108,6 +108,16 @@ impl Error {
             Self::Cursor | Self::Unranged { .. } | Self::Bound { .. } => ErrorKind::Invalid,
         }
     }
+
+    /// Whether the queue does not exist, or not any more. A store that deletes it may still list it.
+    pub(crate) fn is_no_queue(&self) -> bool {
+        match self {
+            Self::Store(error) => {
+                error.kind() == ErrorKind::NotFound && error.field() == Some("queue")
+            }
+            _ => matches!(self, Self::NoQueue { .. }),
+        }
+    }
 }
 
 /// The HTTP status of a request that fails like this; in the audit log, that of a command too.

@@ -152,16 +152,26 @@ async fn work(
         end(record, State::Done, now);
         return Ok(());
     }
-    let mode = match find::queue(&**store, &wish.queue).await {
-        Ok(view) => view.queue.mode,
-        // It was deleted meanwhile; the others have not been.
-        Err(error) if error.kind() == ErrorKind::NotFound && whole.queues.is_some() => {
+    match work_on(store, record, &wish, now, left).await {
+        // It was deleted meanwhile, or just now; the others have not been.
+        Err(error) if error.is_no_queue() && whole.queues.is_some() => {
             *left = None;
             end_queue(record, now);
-            return Ok(());
+            Ok(())
         }
-        Err(error) => return Err(error),
-    };
+        done => done,
+    }
+}
+
+/// A part of [`work`], on one queue.
+async fn work_on(
+    store: &SharedStore,
+    record: &mut Record,
+    wish: &Wish,
+    now: Timestamp,
+    left: &mut Option<Look>,
+) -> Result<()> {
+    let mode = find::queue(&**store, &wish.queue).await?.queue.mode;
     let before = wish.before.map_or(now, |Time(before)| before);
     let most = wish.rate.map_or(u64::MAX, |rate| rate.count_in(PACED_STEP));
     // A filter may leave out most of them.
@@ -176,11 +186,11 @@ async fn work(
         None => {
             let place = (record.after.clone(), rows_max);
             // A job keeps its place when it dies again, so that none is met twice.
-            look(&**store, (&wish, mode), before, JobOrder::Arrival, place).await?
+            look(&**store, (wish, mode), before, JobOrder::Arrival, place).await?
         }
     };
     let mut intent = Intent::of(record);
-    let sent = act(store, &wish, before, found, most, &mut intent).await?;
+    let sent = act(store, wish, before, found, most, &mut intent).await?;
     let count = sent.count;
     record.operation.count += count;
     if let Some(rate) = wish.rate {
