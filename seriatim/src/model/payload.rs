@@ -97,14 +97,18 @@ impl Payload {
 /// Whether it is JSON that some workers cannot read. A codec's bytes may look like it at first.
 fn is_too_deep(payload: &[u8]) -> bool {
     // Most payloads have fewer brackets at all, and it is cheap to count them.
-    let opened = payload.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    let mut opened = 0_usize;
+    for &byte in payload {
+        opened += usize::from(matches!(byte, b'[' | b'{'));
+    }
     if opened <= PAYLOAD_DEPTH_MAX {
         return false;
     }
-    let (mut depth, mut in_text, mut bytes) = (0_usize, false, payload.iter());
-    while let Some(byte) = bytes.next() {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for &byte in payload {
         match byte {
-            b'\\' if in_text => drop(bytes.next()),
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
             b'"' => in_text = !in_text,
             b'[' | b'{' if !in_text => depth += 1,
             b']' | b'}' if !in_text => depth = depth.saturating_sub(1),

@@ -25,15 +25,15 @@ pub(super) const LIST_MAX: usize = 10_000;
 
 /// Bytes as a literal.
 pub(super) fn bytes(value: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(value.len() * 2 + 3);
-    text.push_str("x'");
-    for byte in value {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    // Pushed one by one, digits take more than twice the time.
+    let mut text = vec![b'\''; value.len() * 2 + 3];
+    text[0] = b'x';
+    for (pair, &byte) in text[2..].chunks_exact_mut(2).zip(value) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
-    text.push('\'');
-    text
+    String::from_utf8(text).expect("all of it is ASCII")
 }
 
 pub(super) fn text(value: &str) -> String {
