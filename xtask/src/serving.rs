@@ -8,13 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use seriatim_testkit::{Mysql, Postgres, Redis};
+use seriatim_testkit::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis};
 
 use crate::{cargo, files, step};
 
 /// For a server to start.
 const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
+/// Of a database server: a hundred processes start at once.
+const CONNECTIONS_MAX: u16 = 1_000;
 
 /// The program that the measurements run.
 pub(crate) fn program(root: &Path) -> PathBuf {
@@ -70,8 +72,15 @@ pub(crate) fn with_store<T>(
             let _ = fs::remove_dir_all(&folder);
             result
         }
-        "postgres" => run(&Postgres::start()?.url()),
-        "mysql" => run(&Mysql::start()?.url()),
+        "postgres" => {
+            let options =
+                PostgresOptions { connections_max: CONNECTIONS_MAX, ..Default::default() };
+            run(&Postgres::start_with(options)?.url())
+        }
+        "mysql" => {
+            let options = MysqlOptions { connections_max: CONNECTIONS_MAX, ..Default::default() };
+            run(&Mysql::start_with(options)?.url())
+        }
         _ => run(&Redis::start()?.url()),
     }
 }

@@ -7,6 +7,8 @@ mod behind;
 mod contended;
 pub(crate) mod gone;
 mod handover;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod idle;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
 mod job_look;

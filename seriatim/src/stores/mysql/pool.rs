@@ -1,5 +1,6 @@
 //! A small pool of connections, opened on demand.
 
+#[cfg(test)]
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +12,10 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 use super::error::Try;
 use super::options::Options;
+#[cfg(test)]
 use crate::lock::lock;
 use crate::model::{Error, ErrorKind, Result};
+use crate::stores::idle::Idle;
 use crate::stores::url::for_pushes;
 
 /// How many seconds a statement waits for a locked row.
@@ -32,7 +35,7 @@ pub(super) struct Pool {
     places: Semaphore,
     /// Of them, those that pushes may take: see [`for_pushes`].
     pushes: Semaphore,
-    idle: Mutex<Vec<Conn>>,
+    idle: Idle<Conn>,
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
@@ -91,7 +94,7 @@ impl Pool {
             pushes: Semaphore::new(for_pushes(options.connections)),
             options,
             is_plain: AtomicBool::new(false),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -104,8 +107,7 @@ impl Pool {
     /// Waits for a free connection.
     pub(super) async fn lend(&self) -> Try<Loan<'_>> {
         let place = self.places.acquire().await.map_err(closed)?;
-        let idle = lock(&self.idle).pop();
-        let conn = match idle {
+        let conn = match self.idle.take() {
             Some(conn) => conn,
             None => self.connect().await?,
         };
@@ -128,7 +130,7 @@ impl Pool {
         let mut loan = self.lend().await?;
         match loan.run(sql).await {
             Err(fail) if !fail.leaves_connection() => {
-                lock(&self.idle).clear();
+                self.idle.clear();
                 loan.conn = self.connect().await?;
                 let answers = loan.run(sql).await?;
                 Ok((loan, answers))
@@ -201,14 +203,14 @@ impl Pool {
     /// Connections that wait for the next call.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
-        lock(&self.idle).len()
+        self.idle.len()
     }
 
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.places.close();
         self.pushes.close();
-        lock(&self.idle).clear();
+        self.idle.clear();
     }
 }
 
@@ -269,7 +271,7 @@ impl Loan<'_> {
     /// Returns the connection to the pool. No transaction may be open.
     pub(super) fn give_back(self) {
         if !self.pool.closed.load(Ordering::Relaxed) && self.longest <= KEPT_BYTES_MAX {
-            lock(&self.pool.idle).push(self.conn);
+            self.pool.idle.put(self.conn);
         }
     }
 }

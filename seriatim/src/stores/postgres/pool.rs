@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
@@ -17,6 +17,7 @@ use super::servers::{Servers, Session};
 use super::tls::Tls;
 use crate::lock::lock;
 use crate::model::{Error, ErrorKind, Result};
+use crate::stores::idle::Idle;
 use crate::stores::url::for_pushes;
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
@@ -40,7 +41,7 @@ pub(super) struct Pool {
     places: Semaphore,
     /// Of them, those that pushes may take: see [`for_pushes`].
     pushes: Semaphore,
-    idle: Mutex<Vec<Session>>,
+    idle: Idle<Session>,
     closed: AtomicBool,
     /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
@@ -64,7 +65,7 @@ impl Pool {
             texts: Mutex::default(),
             places: Semaphore::new(options.connections),
             pushes: Semaphore::new(for_pushes(options.connections)),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
         }
@@ -79,7 +80,7 @@ impl Pool {
             texts: Mutex::default(),
             places: Semaphore::new(1),
             pushes: Semaphore::new(1),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
         }
@@ -194,7 +195,7 @@ impl Pool {
         let place = self.places.acquire().await.map_err(closed)?;
         let is_usable =
             |session: &Session| !session.client.is_closed() && self.servers.is_current(session);
-        let idle = std::iter::from_fn(|| self.idle().pop()).find(is_usable);
+        let idle = std::iter::from_fn(|| self.idle.take()).find(is_usable);
         let session = match idle {
             Some(session) => session,
             None => self.connect().await?,
@@ -210,11 +211,7 @@ impl Pool {
         self.closed.store(true, Ordering::Relaxed);
         self.places.close();
         self.pushes.close();
-        self.idle().clear();
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
-        lock(&self.idle)
+        self.idle.clear();
     }
 }
 
@@ -253,8 +250,8 @@ impl Drop for Loan<'_> {
         }
         let session = self.session.take();
         let session = session.filter(|session| !session.client.is_closed() && !self.busy);
-        if !self.pool.closed.load(Ordering::Relaxed) {
-            self.pool.idle().extend(session);
+        if let Some(session) = session.filter(|_| !self.pool.closed.load(Ordering::Relaxed)) {
+            self.pool.idle.put(session);
         }
     }
 }
