@@ -135,5 +135,6 @@ fn a_burial_costs_in_proportion_to_its_jobs() {
     // What runs beside it takes part of the processor's caches.
     let least = |jobs| (0..3).map(|_| cost(jobs)).min().unwrap_or_default();
     let (few, many) = (least(1_000), least(8_000));
-    assert!(many < few * 16, "1,000 jobs: {few} ns, 8,000: {many} ns");
+    // In proportion it is 8; if each job walked the list, 64.
+    assert!(many < few * 24, "1,000 jobs: {few} ns, 8,000: {many} ns");
 }
