@@ -336,8 +336,6 @@ impl Fetcher {
             };
             if look.next != Next::Now {
                 look.left_since = None;
-                // Nothing is left for others either.
-                look.is_woken = false;
             }
             due
         };

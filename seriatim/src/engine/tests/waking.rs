@@ -129,6 +129,19 @@ async fn s5_a_push_among_five_hundred_engines_reaches_those_of_its_queue_and_eac
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_idle_engine_with_one_queue_asks_whether_it_is_due_instead_of_claiming() {
+    let rig = Rig::new();
+    let running = Running::start(engine(&rig).worker("orders", |_: Batch<u32>| async {}));
+    pass(secs(2)).await;
+    let before = requests(&rig);
+    pass(secs(60)).await;
+    let [claims, dues, _] = requests(&rig);
+    assert_eq!(claims - before[0], 0);
+    assert!((1..=61).contains(&(dues - before[1])), "{} looks", dues - before[1]);
+    running.stop().await;
+}
+
 /// An engine on a store that loses no wake-up. Its job is logged and lasts as many seconds as it says.
 fn on_a_certain_store(rig: &Rig, log: &Log) -> Running {
     rig.faults.certain.store(true, Ordering::SeqCst);
