@@ -130,6 +130,11 @@ impl Lock {
         }
     }
 
+    /// The statements that roll its transaction back.
+    pub(super) fn undo(&self) -> String {
+        format!("ROLLBACK{}", self.last_statement())
+    }
+
     /// The statement that locks the gates of these queues. It must precede the one that reads their definitions.
     pub(super) fn lock_gates(&self, numbers: &BTreeSet<u32>) -> String {
         match self {

@@ -10,7 +10,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Error as Driver, Row, Value};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
-use super::error::Try;
+use super::error::{Fail, Try};
 use super::options::Options;
 #[cfg(test)]
 use crate::lock::lock;
@@ -125,24 +125,26 @@ impl Pool {
     }
 
     /// A connection, and the results of the first statements on it. If the server has closed the idle
-    /// connection, opens a new one.
-    pub(super) async fn first(&self, sql: &str) -> Try<(Loan<'_>, Vec<Answer>)> {
+    /// connection, opens a new one. If one of the statements fails, `undo` follows: a connection that is only dropped
+    /// may keep its locks for a while.
+    pub(super) async fn first(&self, sql: &str, undo: &str) -> Try<(Loan<'_>, Vec<Answer>)> {
         let mut loan = self.lend().await?;
-        match loan.run(sql).await {
-            Err(fail) if !fail.leaves_connection() => {
-                self.idle.clear();
-                loan.conn = self.connect().await?;
-                let answers = loan.run(sql).await?;
-                Ok((loan, answers))
-            }
-            answers => Ok((loan, answers?)),
+        let mut answers = loan.run(sql).await;
+        if answers.as_ref().is_err_and(|fail| !fail.leaves_connection()) {
+            self.idle.clear();
+            loan.conn = self.connect().await?;
+            answers = loan.run(sql).await;
+        }
+        match answers {
+            Ok(answers) => Ok((loan, answers)),
+            Err(fail) => Err(loan.undo_after(fail, undo).await),
         }
     }
 
     /// The answers to statements outside of any transaction, within `call_timeout`.
     pub(super) async fn ask(&self, sql: &str) -> Result<Vec<Answer>> {
         let limit = self.options.call_timeout;
-        let asked = tokio::time::timeout(limit, self.first(sql)).await;
+        let asked = tokio::time::timeout(limit, self.first(sql, "DO 0")).await;
         let (loan, answers) = asked.map_err(|_| timed_out(limit))??;
         loan.give_back();
         Ok(answers)
@@ -268,6 +270,14 @@ impl Loan<'_> {
         Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
     }
 
+    /// After a failure that leaves the connection usable, runs `undo`, and returns the connection to the pool.
+    pub(super) async fn undo_after(mut self, fail: Fail, undo: &str) -> Fail {
+        if fail.leaves_connection() && self.run(undo).await.is_ok() {
+            self.give_back();
+        }
+        fail
+    }
+
     /// Returns the connection to the pool. No transaction may be open.
     pub(super) fn give_back(self) {
         if !self.pool.closed.load(Ordering::Relaxed) && self.longest <= KEPT_BYTES_MAX {
@@ -289,6 +299,14 @@ impl Session<'_> {
         match self {
             Self::Ours(loan) => loan.pool.process,
             Self::Users(..) => 0,
+        }
+    }
+
+    /// Like [`Loan::undo_after`]. A user's transaction is the user's to undo.
+    pub(super) async fn undo_after(self, fail: Fail, undo: &str) -> Fail {
+        match self {
+            Self::Ours(loan) => loan.undo_after(fail, undo).await,
+            Self::Users(..) => fail,
         }
     }
 

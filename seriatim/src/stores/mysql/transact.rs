@@ -85,12 +85,7 @@ macro_rules! transact {
                             begun.session.give_back();
                             Ok(answer)
                         }
-                        Err(fail) => {
-                            if fail.leaves_connection() {
-                                begun.undo().await;
-                            }
-                            Err::<_, $crate::stores::mysql::error::Fail>(fail)
-                        }
+                        Err(fail) => Err::<_, $crate::stores::mysql::error::Fail>(begun.undo_after(fail).await),
                     }
                 };
                 match tried.await {

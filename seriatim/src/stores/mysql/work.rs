@@ -69,7 +69,7 @@ impl<'a> Work<'a> {
             "START TRANSACTION {access}; {locks}; SELECT {CLOCK}, definitions \
              FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
         );
-        let (loan, answers) = pool.first(sql.trim_end_matches(';')).await?;
+        let (loan, answers) = pool.first(sql.trim_end_matches(';'), &lock.undo()).await?;
         let mut answers = answers.into_iter().skip(2);
         let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
@@ -78,8 +78,10 @@ impl<'a> Work<'a> {
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
         let mut work = Self::on(Session::Ours(loan), lock, now.unwrap_or(clock));
         work.ahead = answers.collect();
-        work.define(definitions, known, gates, stamp).await?;
-        Ok(work)
+        match work.define(definitions, known, gates, stamp).await {
+            Ok(()) => Ok(work),
+            Err(fail) => Err(work.undo_after(fail).await),
+        }
     }
 
     /// An operation within the user's transaction. It does not lock the definitions: that would block all changes to
@@ -157,12 +159,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Rolls the transaction back.
-    pub(super) async fn undo(mut self) {
-        let rollback = format!("ROLLBACK{}", self.lock.last_statement());
-        if self.session.run(&rollback).await.is_ok() {
-            self.session.give_back();
-        }
+    /// After a failure, rolls the transaction back, unless the connection is lost.
+    pub(super) async fn undo_after(self, fail: Fail) -> Fail {
+        self.session.undo_after(fail, &self.lock.undo()).await
     }
 
     /// The clause that makes a read see the newest committed state. Only a user's transaction may have an isolation

@@ -8,12 +8,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::address::Options;
-use super::line::{ANSWER_SOON, Failure, Line};
+use super::line::{ANSWER_SOON, Failure, Line, is_replica_now};
 use crate::lock::lock;
 
 /// How long replicas or the disk may take to confirm a batch.
@@ -138,7 +138,7 @@ impl Confirming {
             let mut alone = Pipeline::new();
             alone.add_command(self.wait(CONFIRM_AGAIN_WITHIN));
             let answer = self.line.send_all(&alone).await.map_err(Failure::before)?.pop();
-            if !self.is_confirmed(answer).map_err(Failure::before)? {
+            if !self.is_confirmed(answer).map_err(Failure::Unsent)? {
                 return Err(Failure::Unconfirmed { written: false });
             }
         }
@@ -151,7 +151,12 @@ impl Confirming {
         let confirmed = self.is_confirmed(answers.pop());
         let is_refused = |answer: &Value| matches!(answer, Value::ServerError(_));
         // What was refused needs no confirmation.
-        let confirmed = if answers.iter().all(is_refused) { true } else { confirmed? };
+        let confirmed = match confirmed {
+            _ if answers.iter().all(is_refused) => true,
+            // Another server is the master now, and lacks what this one wrote last.
+            Err(error) if is_replica_now(&error) => false,
+            confirmed => confirmed.map_err(Failure::Sent)?,
+        };
         Ok((answers, confirmed))
     }
 
@@ -164,26 +169,16 @@ impl Confirming {
         cmd
     }
 
-    fn is_confirmed(&self, answer: Option<Value>) -> Result<bool, Failure> {
+    fn is_confirmed(&self, answer: Option<Value>) -> RedisResult<bool> {
         let enough =
             |number: &Value, least: u32| matches!(number, Value::Int(n) if *n >= i64::from(least));
-        let answer = match answer.unwrap_or(Value::Nil).extract_error() {
-            // Another server is the master now, and lacks what this one wrote last.
-            Err(error) if is_replica_now(&error) => return Ok(false),
-            answer => answer.map_err(Failure::Sent)?,
-        };
-        Ok(match answer {
+        Ok(match answer.unwrap_or(Value::Nil).extract_error()? {
             Value::Array(both) => {
                 both.len() == 2 && enough(&both[0], 1) && enough(&both[1], self.replicas)
             }
             number => enough(&number, self.replicas),
         })
     }
-}
-
-/// Whether a server that became a replica refuses to wait for replicas, or ends such a wait.
-fn is_replica_now(error: &RedisError) -> bool {
-    error.code() == Some("UNBLOCKED") || error.to_string().contains("replica instances")
 }
 
 impl Failure {

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
+use super::line::is_replica_now;
 use crate::contract::errors::{too_many_routes, was_given_up};
 use crate::model::{Error, ErrorKind};
 
@@ -22,6 +23,9 @@ pub(super) fn translate(error: RedisError) -> Error {
         )
     } else if says("MISCONF") {
         (ErrorKind::Full, "the server cannot write to its disk and refuses writes")
+    } else if is_replica_now(&error) {
+        // Another one takes over, or has.
+        (ErrorKind::Unavailable, "the server has become a replica, which confirms nothing")
     } else if says("READONLY") || says("NOPERM") {
         (
             ErrorKind::ReadOnly,

@@ -376,6 +376,9 @@ enum Refusal {
 }
 
 fn refusal(error: &RedisError) -> Option<Refusal> {
+    if is_replica_now(error) {
+        return Some(Refusal::NoMaster);
+    }
     match error.kind() {
         Driver::Server(kind) => match kind {
             Server::Moved | Server::Ask | Server::TryAgain => Some(Refusal::Elsewhere),
@@ -392,6 +395,11 @@ fn refusal(error: &RedisError) -> Option<Refusal> {
         | Driver::NoValidReplicasFoundBySentinel => Some(Refusal::NotNow),
         _ => None,
     }
+}
+
+/// Whether a server that became a replica refuses to wait for replicas, or ends such a wait.
+pub(super) fn is_replica_now(error: &RedisError) -> bool {
+    error.code() == Some("UNBLOCKED") || error.to_string().contains("replica instances")
 }
 
 /// Whether the server refused a command without executing it.

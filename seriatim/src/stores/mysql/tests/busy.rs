@@ -123,6 +123,37 @@ async fn a_settle_waits_for_a_short_lock_in_line_and_its_connection_waits_as_bef
     }
 }
 
+/// Else the server may see only after the next attempt that the connection is gone, and the lanes that the first one has
+/// locked are left out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_waits_in_vain_keeps_its_connection() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    for mode in [Mode::Parallel, Mode::Fifo] {
+        let queue = Queue::new(mode.to_string(), mode);
+        declare(&store, queue.clone()).await;
+        let job = |key: &str| {
+            let job = Job::new(&*queue.name, &1).unwrap();
+            if mode.is_keyed() { job.key(key) } else { job }
+        };
+        push(&store, ["a", "b"].map(job).into()).await;
+        let turns = claim(&store, &queue.name, 2).await.turns;
+        let ends = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+        let mut holder = lock(&database, turns[1].lane.number).await;
+        let connection = async || {
+            let answers = store.inner.pool.ask("SELECT CONNECTION_ID()").await.unwrap();
+            let row = answers.into_iter().next().and_then(|answer| answer.rows.into_iter().next());
+            mysql_async::from_row::<u64>(row.unwrap())
+        };
+        let before = connection().await;
+        let settle = Settle { skip_locked: true, ..Settle::now(ends) };
+        let settled = store.settle(settle).await.unwrap();
+        assert_eq!(settled, [Settled::ok(Vec::new()), Settled::Busy], "{mode}");
+        assert_eq!(connection().await, before, "{mode}");
+        holder.query_drop("ROLLBACK").await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_claims_own_is_extended_though_a_transaction_has_the_lane_locked() {
     let database = new_database().await;

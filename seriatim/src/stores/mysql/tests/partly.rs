@@ -18,7 +18,7 @@ async fn on_bare_lanes(
     let now = work.now;
     operation(&mut work.state, now);
     let saved = work.save().await.map(drop);
-    work.undo().await;
+    work.session.undo_after(Fail::Partial, "ROLLBACK").await;
     saved
 }
 

@@ -6,6 +6,7 @@ use super::reading::{counted, open_one};
 use super::*;
 use crate::contract::{Beat, Rescue};
 use crate::model::NodeId;
+use crate::stores::mysql::error::Fail;
 use crate::stores::mysql::rescue;
 use crate::stores::mysql::walk::Walk;
 use crate::stores::mysql::work::{Lock, Work};
@@ -36,7 +37,7 @@ async fn a_heartbeat_does_not_wait_for_a_rescue() {
     timeout(SOON, beat).await.expect("it does not wait");
     // The server ends transactions that stand still.
     assert!(work.rows("SELECT 1").await.is_ok(), "the rescue is still under way");
-    work.undo().await;
+    work.session.undo_after(Fail::Partial, "ROLLBACK").await;
 }
 
 /// What a rescue reads beside this many claims of a living node, after a node has died: until claims under way at its

@@ -74,6 +74,27 @@ async fn an_address_that_leads_to_a_new_master_is_followed() {
     assert_eq!(numbers(&store).await.jobs, 2);
 }
 
+/// A server that becomes a replica refuses to wait for replicas, and need not close its connections.
+#[tokio::test]
+async fn who_waits_for_replicas_follows_the_new_master_too() {
+    let master = server();
+    let replica = replica_of(&master);
+    has_all(&replica, &master).await;
+    let proxy = Proxy::start(master.port()).unwrap();
+    let store = open_at(&format!("{}?wait_replicas=1", over(&proxy)), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    has_all(&replica, &master).await;
+    promote(&replica);
+    follow(&master, &replica);
+    has_all(&master, &replica).await;
+    proxy.lead_to(replica.port());
+    // So long that the next call first asks whether the replicas have what was written before.
+    pass(Duration::from_secs(60)).await;
+    push(&store, vec![job("k", 2)]).await;
+    assert_eq!(numbers(&store).await.jobs, 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_replica_holds_up_nothing_but_what_it_must_confirm() {
     let server = server();
