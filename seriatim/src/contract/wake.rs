@@ -136,6 +136,13 @@ impl Bell {
         !self.ears().is_empty()
     }
 
+    /// Whether a listener waits for this queue, and not merely for any: who claims from it.
+    pub fn is_awaited(&self, queue: &str) -> bool {
+        self.ears()
+            .iter()
+            .any(|ear| lock(&ear.heard).only.as_ref().is_some_and(|queues| queues.contains(queue)))
+    }
+
     /// Returns when there is a listener.
     pub async fn listened(&self) {
         while !self.has_listeners() {
@@ -233,6 +240,7 @@ mod tests {
     async fn listeners_hear_of_their_queues_alone() {
         let bell = Bell::default();
         let (mut all, mut mail) = (bell.listen(), bell.listen().only(["mail".into()]));
+        assert!(bell.is_awaited("mail") && !bell.is_awaited("orders"), "one only watches");
         bell.ring(&Wake::of(["orders", "orders", "mail", "orders"]));
         assert_eq!(heard(&mut all).await, ["mail", "orders"]);
         assert_eq!(heard(&mut mail).await, ["mail"]);

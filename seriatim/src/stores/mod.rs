@@ -1,6 +1,8 @@
 //! The stores, one folder each, and the code that several of them share.
 
 mod asked;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod asleep;
 #[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
 mod behind;
 #[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
@@ -48,6 +50,8 @@ mod state;
     expect(dead_code, reason = "Redis has no connections to count")
 )]
 mod url;
+#[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
+mod waiting;
 
 #[cfg(feature = "redis")]
 pub use self::redis::Redis;

@@ -335,7 +335,8 @@ impl Fetcher {
                 None => Next::Woken,
             };
             if look.next != Next::Now {
-                look.left_since = None;
+                // Whoever was woken too has taken it, so there is nothing to pass on.
+                (look.left_since, look.is_woken) = (None, false);
             }
             due
         };

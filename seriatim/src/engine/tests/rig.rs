@@ -71,6 +71,8 @@ pub(super) struct Faults {
     pub(super) dues: AtomicUsize,
     /// The number of these questions.
     pub(super) due_calls: AtomicUsize,
+    /// Wake-ups that engines have passed on.
+    pub(super) passed_on: AtomicUsize,
     /// The number of declarations.
     pub(super) declares: AtomicUsize,
     /// Pushes are refused, as by a standby.
@@ -305,6 +307,11 @@ impl Wrapper for Rig {
             true => self.inner.wakeups().certain(),
             false => self.inner.wakeups(),
         }
+    }
+
+    fn pass_on(&self, queue: &str) {
+        self.faults.passed_on.fetch_add(1, Ordering::SeqCst);
+        self.inner.pass_on(queue);
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -142,6 +142,41 @@ async fn an_idle_engine_with_one_queue_asks_whether_it_is_due_instead_of_claimin
     running.stop().await;
 }
 
+/// What it looks at and finds not due, nobody else can take either.
+#[tokio::test(start_paused = true)]
+async fn an_engine_without_room_passes_a_wake_up_on_and_one_that_finds_nothing_due_does_not() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let queues = vec![Queue::parallel("orders"), Queue::parallel("mail")];
+    rig.declare(Declare { now: None, queues }).await.unwrap();
+    let handler = |log: Log| {
+        move |_: Batch<u32>| {
+            log.add("begins");
+            pass(secs(600))
+        }
+    };
+    let builder = engine(&rig).concurrency(1).poll_interval(secs(3_600));
+    let builder =
+        builder.worker("orders", handler(log.clone())).worker("mail", handler(log.clone()));
+    let running = Running::start(builder);
+    pass(secs(1)).await;
+    let passed_on = || rig.faults.passed_on.load(Ordering::SeqCst);
+
+    let later = |queue: &str| Job::new(queue, &1).unwrap().run_at(START + secs(3_000));
+    let jobs = vec![later("orders"), later("mail")];
+    Producer::push(&rig, Push { now: None, jobs }).await.unwrap();
+    pass(secs(1)).await;
+    assert_eq!(passed_on(), 0);
+
+    rig.push(Job::new("orders", &1).unwrap()).await;
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    let before = passed_on();
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    pass(secs(1)).await;
+    assert_eq!((passed_on() - before, log.len()), (1, 1));
+    running.kill();
+}
+
 /// An engine on a store that loses no wake-up. Its job is logged and lasts as many seconds as it says.
 fn on_a_certain_store(rig: &Rig, log: &Log) -> Running {
     rig.faults.certain.store(true, Ordering::SeqCst);

@@ -47,6 +47,12 @@ impl Consumer for Mysql {
         )?;
         self.inner.remembered.add(mine);
         count_call(&self.inner);
+        let now = claimed.turns.first().map(|turn| turn.claimed_at);
+        if claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now) {
+            self.inner.leaves_some(&request.queue);
+        } else if claimed.turns.len() < request.lanes_max {
+            self.inner.falls_asleep(&request.queue);
+        }
         Ok(claimed)
     }
 

@@ -8,7 +8,7 @@ use crate::model::{Error, ErrorKind};
 /// The oldest version with an upgrade.
 const OLDEST: i64 = 7;
 /// What changes the tables from each version since [`OLDEST`] to the next. [`SCHEMA`] adds the new tables.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     // Routes and classes have room for a group.
     "ALTER TABLE seriatim_lane MODIFY class BIGINT NOT NULL DEFAULT 0, MODIFY route BIGINT NOT NULL DEFAULT 0",
     // The ended jobs of a key are found without the others.
@@ -19,6 +19,8 @@ const STEPS: [&str; 5] = [
     "DO 0",
     // More that a row of the inbox may say of its job.
     "ALTER TABLE seriatim_inbox ADD COLUMN max_retries INT NULL, ADD COLUMN key_group TEXT NULL",
+    // A wake-up may be for two processes.
+    "ALTER TABLE seriatim_ring ADD COLUMN a BIGINT NOT NULL DEFAULT 0, ADD COLUMN b BIGINT NOT NULL DEFAULT 0",
 ];
 /// The version that this build writes and reads.
 const VERSION: i64 = OLDEST + STEPS.len() as i64;

@@ -39,6 +39,7 @@ mod secret;
 mod server;
 mod settle;
 mod sharing;
+mod sleepers;
 mod sql;
 mod sweep;
 mod tally;
@@ -54,6 +55,7 @@ mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use definitions::Definitions;
@@ -63,7 +65,9 @@ use pool::Pool;
 use quiet::Quiet;
 use remembered::Remembered;
 use server::Server;
+use sleepers::Sleepers;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
 use crate::contract::*;
 use crate::model::{Error, ErrorKind, Result, Timestamp};
@@ -72,6 +76,9 @@ use crate::stores::marks::Marks;
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
 /// log.
 const CLAIM_SPLIT: usize = 500;
+
+/// Limit for what is said as the store closes.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// A store in a database of `MySQL` (8.0 or later) or `MariaDB` (10.6 or later).
 ///
@@ -90,6 +97,7 @@ struct Inner {
     last_walk: walk::LastWalk,
     bell: Bell,
     quiet: Quiet,
+    sleepers: Sleepers,
     marks: Marks<Server>,
     /// Wake-ups of all processes are read at once.
     news: Arc<Notify>,
@@ -105,6 +113,7 @@ impl Inner {
             last_walk: walk::LastWalk::default(),
             bell: Bell::default(),
             quiet: Quiet::default(),
+            sleepers: Sleepers::default(),
             marks: Marks::default(),
             news: Arc::default(),
         }
@@ -114,6 +123,21 @@ impl Inner {
     fn ring(&self, wake: &Wake) {
         self.quiet.rung(wake);
         self.bell.ring(wake);
+    }
+
+    /// Nothing is due in the queue for who claims from it. The others are told with the next poll.
+    fn falls_asleep(&self, queue: &Arc<str>) {
+        if self.bell.is_awaited(queue) {
+            self.sleepers.asleep().falls_asleep(queue);
+        }
+    }
+
+    /// More is due in the queue than this process takes now.
+    fn leaves_some(&self, queue: &str) {
+        // Only who polls can tell the others.
+        if self.bell.has_listeners() && self.sleepers.asleep().leaves_some(queue, Instant::now()) {
+            self.news.notify_one();
+        }
     }
 }
 
@@ -212,6 +236,12 @@ impl Store for Mysql {
         wakeups
     }
 
+    fn pass_on(&self, queue: &str) {
+        if self.inner.sleepers.asleep().pass_on(queue) {
+            self.inner.news.notify_one();
+        }
+    }
+
     fn heartbeat_line(&self) -> Option<Opening> {
         let options = Options { connections: 1, ..self.inner.pool.options.clone() };
         let inner = Inner { marks: self.inner.marks.clone(), ..Inner::new(options) };
@@ -225,7 +255,9 @@ impl Store for Mysql {
 
     async fn close(&self) -> Result<()> {
         self.poll.stop();
-        self.inner.pool.close();
+        let Inner { sleepers, pool, definitions, .. } = &*self.inner;
+        let _ = timeout(LAST_WORD_MAX, sleepers.end(pool, &definitions.known())).await;
+        pool.close();
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ impl Producer for Mysql {
         let lock = Lock::queues_of(&request.jobs);
         let push =
             async { transact!(self.inner, lock, request.now, work => push(work, &request.jobs)) };
-        let pushed = self.inner.pool.push(push).await?;
+        let pushed = self.inner.pool.push(Box::pin(push)).await?;
         self.inner.ring(&Wake::of_jobs(&request.jobs));
         count_call(&self.inner);
         Ok(pushed)

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::error::Try;
 use super::lane_row::{LaneRow, st};
+use super::sleepers::ring_two;
 use super::sql::{self, Columns, list};
 use super::work::{Lock, Work};
 
@@ -41,16 +42,45 @@ pub(super) struct Rings {
 }
 
 /// The rows of a poll.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Heard {
-    /// The queues of the rows that other processes wrote.
+    /// The queues of the rows that other processes wrote for this one.
     pub queues: BTreeSet<u32>,
+    /// Those of the rows that were for it and one other.
+    pub named: BTreeSet<u32>,
+    /// Those of the rows for two others.
+    pub of_others: BTreeSet<u32>,
     /// Whether there may be more to read.
     pub more: bool,
 }
 
-/// A row: its number, its queue, and whether this process wrote it.
-type Row = (u64, u32, bool);
+/// Whom a row is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// For others: this process wrote it, and heard of it then.
+    Own,
+    All,
+    /// For this process and one other.
+    Named,
+    Others,
+}
+
+/// A row: its number, its queue, and whom it is for.
+type Row = (u64, u32, For);
+
+impl Heard {
+    fn add(&mut self, queue: u32, whom: For) {
+        match whom {
+            For::Own => {}
+            For::All => drop(self.queues.insert(queue)),
+            For::Named => {
+                self.queues.insert(queue);
+                self.named.insert(queue);
+            }
+            For::Others => drop(self.of_others.insert(queue)),
+        }
+    }
+}
 
 impl Rings {
     /// The statement that finds where to start.
@@ -71,14 +101,22 @@ impl Rings {
             false => format!(" OR n IN ({})", list(self.missing.keys().copied())),
         };
         format!(
-            "SELECT n, q, p = {process} FROM seriatim_ring FORCE INDEX (PRIMARY) WHERE n >= {}{missing} \
+            "SELECT n, q, CASE WHEN p = {process} THEN 0 WHEN a = 0 THEN 1 WHEN {process} IN (a, b) THEN 2 ELSE 3 END \
+             FROM seriatim_ring FORCE INDEX (PRIMARY) WHERE n >= {}{missing} \
              ORDER BY n LIMIT {ROWS_MAX}",
             self.last
         )
     }
 
     pub(super) fn read(row: &mut Columns) -> Try<Row> {
-        Ok((row.int()? as u64, row.int()? as u32, row.int()? != 0))
+        let (number, queue) = (row.int()? as u64, row.int()? as u32);
+        let whom = match row.int()? {
+            0 => For::Own,
+            1 => For::All,
+            2 => For::Named,
+            _ => For::Others,
+        };
+        Ok((number, queue, whom))
     }
 
     /// Takes the rows of a poll, in order. `None`: the numbers have begun again.
@@ -87,8 +125,8 @@ impl Rings {
         if last > 0 && !rows.iter().any(|(number, ..)| *number == last) {
             return None;
         }
-        let mut queues = BTreeSet::new();
-        for (number, queue, is_own) in rows {
+        let mut heard = Heard { more: rows.len() == ROWS_MAX, ..Heard::default() };
+        for (number, queue, whom) in rows {
             let is_new = match *number > last {
                 true => self.pass(*number, now),
                 false => self.missing.remove(number).is_some(),
@@ -96,8 +134,8 @@ impl Rings {
             if *number < last && is_new {
                 self.late.insert(*number, now);
             }
-            if is_new && !is_own {
-                queues.insert(*queue);
+            if is_new {
+                heard.add(*queue, *whom);
             }
         }
         self.missing.retain(|_, since| now - *since < MISSING_KEPT);
@@ -105,7 +143,7 @@ impl Rings {
             self.missing.pop_first();
         }
         self.late.retain(|_, found| now - *found < KEPT);
-        Some(Heard { queues, more: rows.len() == ROWS_MAX })
+        Some(heard)
     }
 
     /// Notes the numbers between the last one and this.
@@ -173,18 +211,29 @@ impl Work<'_> {
             return Ok(());
         }
         let rung = after.iter().filter(|row| rings(self.lanes.get(&row.id), row));
-        let queues: BTreeSet<u32> = rung.map(|row| row.q).collect();
-        self.ring_queues(&queues).await
+        // Not every process may take what is bound, or was there at a crash.
+        let (free, bound): (Vec<&LaneRow>, _) =
+            rung.partition(|row| row.route == 0 && row.crashes == 0);
+        let [free, bound] =
+            [free, bound].map(|rows| rows.iter().map(|row| row.q).collect::<BTreeSet<u32>>());
+        self.ring_queues(&free - &bound, bound).await
     }
 
-    /// Adds a row for each of these queues.
-    pub(super) async fn ring_queues(&mut self, queues: &BTreeSet<u32>) -> Try<()> {
-        if queues.is_empty() {
-            return Ok(());
-        }
+    /// Adds a row for each of these queues: for two processes that wait, or for all.
+    pub(super) async fn ring_queues(&mut self, two: BTreeSet<u32>, all: BTreeSet<u32>) -> Try<()> {
         let process = self.session.process();
-        let rows: Vec<String> = queues.iter().map(|queue| format!("({queue},{process})")).collect();
-        self.write(&format!("INSERT INTO seriatim_ring (q, p) VALUES {}", rows.join(","))).await
+        // In a user's transaction, the rows that are read would be locked.
+        let (two, all) = if process == 0 { (BTreeSet::new(), &two | &all) } else { (two, all) };
+        if !all.is_empty() {
+            let rows: Vec<String> =
+                all.iter().map(|queue| format!("({queue},{process})")).collect();
+            self.write(&format!("INSERT INTO seriatim_ring (q, p) VALUES {}", rows.join(",")))
+                .await?;
+        }
+        for queue in two {
+            self.write(&ring_two(queue, process)).await?;
+        }
+        Ok(())
     }
 }
 
@@ -200,23 +249,33 @@ mod tests {
     async fn a_row_that_appears_after_later_ones_is_heard_once() {
         let now = Instant::now();
         let mut rings = Rings::after(500, now);
-        assert_eq!(queues(rings.heard(&[(500, 1, false), (502, 2, false)], now)), [2]);
+        assert_eq!(queues(rings.heard(&[(500, 1, For::All), (502, 2, For::All)], now)), [2]);
         assert!(rings.statement(7).contains("499,501"), "{}", rings.statement(7));
-        let late = [(450, 3, false), (501, 4, false), (502, 2, false)];
+        let late = [(450, 3, For::All), (501, 4, For::All), (502, 2, For::All)];
         assert_eq!(queues(rings.heard(&late, now)), [3, 4], "also one from before the start");
         assert_eq!(queues(rings.heard(&late, now)), [0; 0]);
-        assert_eq!(queues(rings.heard(&[(502, 2, false), (503, 5, true)], now)), [0; 0]);
+        assert_eq!(queues(rings.heard(&[(502, 2, For::All), (503, 5, For::Own)], now)), [0; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_for_two_others_wakes_nobody_here() {
+        let now = Instant::now();
+        let mut rings = Rings::after(5, now);
+        let rows = [(5, 1, For::All), (6, 2, For::Named), (7, 3, For::Others), (8, 4, For::Own)];
+        let heard = rings.heard(&rows, now).unwrap();
+        let each = [heard.queues, heard.named, heard.of_others];
+        assert_eq!(each.map(|queues| queues.into_iter().collect::<Vec<_>>()), [[2], [2], [3]]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn missing_numbers_are_given_up_after_a_time_or_when_there_are_too_many() {
         let now = Instant::now();
         let mut rings = Rings::default();
-        rings.heard(&[(3, 1, false), (5, 1, false)], now);
+        rings.heard(&[(3, 1, For::All), (5, 1, For::All)], now);
         assert_eq!(rings.missing.keys().copied().collect::<Vec<_>>(), [1, 2, 4]);
-        rings.heard(&[(5, 1, false), (7, 1, false)], now + MISSING_KEPT);
+        rings.heard(&[(5, 1, For::All), (7, 1, For::All)], now + MISSING_KEPT);
         assert_eq!(rings.missing.keys().copied().collect::<Vec<_>>(), [6]);
-        rings.heard(&[(7, 1, false), (1 << 40, 1, false)], now + MISSING_KEPT);
+        rings.heard(&[(7, 1, For::All), (1 << 40, 1, For::All)], now + MISSING_KEPT);
         assert_eq!(rings.missing.len(), MISSING_MAX);
         assert_eq!(rings.missing.keys().next_back(), Some(&((1 << 40) - 1)));
     }
@@ -225,7 +284,7 @@ mod tests {
     async fn numbers_that_begin_again_are_noticed() {
         let now = Instant::now();
         let mut rings = Rings::after(500, now);
-        assert_eq!(rings.heard(&[(450, 1, false)], now), None);
+        assert_eq!(rings.heard(&[(450, 1, For::All)], now), None);
         assert_eq!(Rings::after(500, now).heard(&[], now), None);
         assert_eq!(queues(Rings::default().heard(&[], now)), [0; 0]);
     }
@@ -236,7 +295,7 @@ mod tests {
         let mut rings = Rings::after(9, now);
         assert_eq!(rings.old(now + KEPT / 2), 0);
         assert_eq!(rings.old(now + KEPT), 8);
-        rings.heard(&[(9, 1, false), (12, 1, false)], now + KEPT);
+        rings.heard(&[(9, 1, For::All), (12, 1, For::All)], now + KEPT);
         assert_eq!(rings.old(now + KEPT), 9);
         assert_eq!(rings.old(now + KEPT + KEPT / 2), 9);
         assert_eq!(rings.old(now + KEPT * 2), 11);

@@ -62,7 +62,17 @@ CREATE TABLE IF NOT EXISTS seriatim_delta (
 CREATE TABLE IF NOT EXISTS seriatim_ring (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   q INT NOT NULL,
-  p BIGINT NOT NULL                          -- the process, which heard of it itself; 0 in a user's transaction
+  p BIGINT NOT NULL,                         -- the process, which heard of it itself; 0 in a user's transaction
+  a BIGINT NOT NULL DEFAULT 0,               -- the two processes that it is for; 0: all
+  b BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+
+-- Processes that wait for work of a queue. Hints, which are not believed for long.
+CREATE TABLE IF NOT EXISTS seriatim_sleeper (
+  q INT NOT NULL,
+  p BIGINT NOT NULL,
+  since BIGINT NOT NULL,
+  PRIMARY KEY (q, p)
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_route (

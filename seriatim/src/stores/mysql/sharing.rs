@@ -525,7 +525,11 @@ impl Work<'_> {
 
     /// Tells other processes that turns of these queues have ended, if a limit may have held others back.
     pub(super) async fn ring_shared(&mut self, queues: impl Iterator<Item = u32>) -> Try<()> {
-        let shared = queues.filter(|queue| self.is_shared_out(*queue)).collect();
-        self.ring_queues(&shared).await
+        let shared: BTreeSet<u32> = queues.filter(|queue| self.is_shared_out(*queue)).collect();
+        // Of what was held back, not every process may take what is bound.
+        match self.state.routes.is_empty() {
+            true => self.ring_queues(shared, BTreeSet::new()).await,
+            false => self.ring_queues(BTreeSet::new(), shared).await,
+        }
     }
 }

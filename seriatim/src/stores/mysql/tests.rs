@@ -171,7 +171,7 @@ async fn a_store_of_another_version_is_refused() {
         session(&database).await.query_drop(other).await.unwrap();
         let error = store.migrate().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        let (found, ours) = (format!("has version {version}"), "knows version 12");
+        let (found, ours) = (format!("has version {version}"), "knows version 13");
         let message = error.to_string();
         assert!([&*found, ours, remedy].iter().all(|part| message.contains(part)), "{message}");
     }
@@ -186,7 +186,7 @@ async fn a_step_of_a_migration_that_was_cut_off_is_repeated() {
     store.migrate().await.unwrap();
     let version = "SELECT version FROM seriatim_meta";
     let version: Option<i64> = session(&database).await.query_first(version).await.unwrap();
-    assert_eq!(version, Some(12));
+    assert_eq!(version, Some(13));
 }
 
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {

@@ -20,6 +20,7 @@ use crate::contract::{
     QueueStats, QueueView, Views, Vitals,
 };
 use crate::model::{JobId, LaneId, Mode, Result, Timestamp, Token, Turn};
+use crate::stores::asleep::waits;
 use crate::stores::job_look;
 use crate::stores::lane_filter::{Dialect, fits};
 use crate::stores::look::Look;
@@ -77,6 +78,7 @@ async fn due(store: &Inner, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
     let is_for_all = queues.is_empty();
     let (quiet, queues) = store.quiet.split(queues);
     if queues.is_empty() && !is_for_all {
+        quiet.iter().filter(|one| waits(one)).for_each(|one| store.falls_asleep(&one.queue));
         return Ok(quiet);
     }
     let begun = store.quiet.begin();
@@ -85,6 +87,9 @@ async fn due(store: &Inner, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
     })?;
     store.quiet.keep(begun, now, &found);
     found.extend(quiet);
+    for one in found.iter().filter(|one| waits(one)) {
+        store.falls_asleep(&one.queue);
+    }
     Ok(found)
 }
 

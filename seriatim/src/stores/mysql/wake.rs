@@ -8,13 +8,13 @@ use mysql_async::Row;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::Inner;
 use super::definitions::{Known, STAMP};
 use super::error::Try;
 use super::migrate::not_set_up;
 use super::rings::Rings;
 use super::sql::{Columns, INBOX_WAITS};
 use super::work::Lock;
+use super::{Inner, sleepers};
 use crate::contract::{INBOX_BELL, Wake};
 use crate::lock::lock;
 use crate::model::Result;
@@ -22,6 +22,8 @@ use crate::stores::state::QueueRow;
 
 /// Time to the next poll after a change was found.
 const POLL_MIN: Duration = Duration::from_millis(20);
+/// The same where two others were woken: the next one may be for this process.
+const POLL_AMONG_OTHERS: Duration = Duration::from_millis(100);
 /// Longest time between polls while nothing changes.
 const POLL_MAX: Duration = Duration::from_millis(200);
 /// Time between deletions of old rows.
@@ -61,11 +63,15 @@ async fn listen(store: Weak<Inner>) {
         }
         let Some(store) = store.upgrade() else { return };
         if !store.bell.has_listeners() {
+            store.sleepers.end(&store.pool, &ear.known).await;
+            // What this process was told until then is for others.
+            let _ = ear.hear_and_tell(&store, Instant::now()).await;
             return store.quiet.deafen();
         }
-        match ear.ring(&store, Instant::now()).await {
+        match ear.hear_and_tell(&store, Instant::now()).await {
             Ok(Found::More) => pause = Duration::ZERO,
             Ok(Found::All) => pause = POLL_MIN,
+            Ok(Found::Others) => pause = (pause * 2).clamp(POLL_MIN, POLL_AMONG_OTHERS),
             Ok(Found::Nothing) => pause = (pause * 2).clamp(POLL_MIN, POLL_MAX),
             // A server that does not answer is asked again, and may be another one then.
             Err(error) => {
@@ -91,27 +97,48 @@ pub(super) struct Ear {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
+    /// Nothing but what is for others.
+    Others,
     /// All that there was.
     All,
     /// As many rows as one poll reads.
     More,
 }
 
+/// What a poll has read.
+struct Polled {
+    wake: Wake,
+    /// The queues for which two others were woken.
+    of_others: Wake,
+    /// Whether there may be more to read.
+    more: bool,
+}
+
 impl Ear {
+    /// Wakes the listeners, and tells the other processes where this one waits.
+    async fn hear_and_tell(&mut self, store: &Inner, now: Instant) -> Result<Found> {
+        let found = self.ring(store, now).await?;
+        store.sleepers.tell(&store.pool, &store.bell, &self.known, now).await;
+        Ok(found)
+    }
+
     /// Wakes the listeners to what changed since the last call.
     pub(super) async fn ring(&mut self, store: &Inner, now: Instant) -> Result<Found> {
-        let (wake, more) = self.poll(store, now).await?;
+        let Polled { wake, of_others, more } = self.poll(store, now).await?;
+        // It is no longer known that nothing is due there.
+        store.quiet.rung(&of_others);
         store.ring(&wake);
         store.quiet.heard(now);
-        Ok(match (more, wake.is_empty()) {
-            (true, _) => Found::More,
-            (false, true) => Found::Nothing,
-            (false, false) => Found::All,
+        Ok(match (more, wake.is_empty(), of_others.is_empty()) {
+            (true, ..) => Found::More,
+            (false, false, _) => Found::All,
+            (false, true, false) => Found::Others,
+            (false, true, true) => Found::Nothing,
         })
     }
 
-    /// Reads what changed since the last poll, in one round trip. Also returns whether there may be more to read.
-    async fn poll(&mut self, store: &Inner, now: Instant) -> Result<(Wake, bool)> {
+    /// Reads what changed since the last poll, in one round trip.
+    async fn poll(&mut self, store: &Inner, now: Instant) -> Result<Polled> {
         if self.polled.replace(now).is_some_and(|polled| now - polled > AWAY_MAX) {
             self.rings = None;
         }
@@ -121,40 +148,54 @@ impl Ear {
         };
         let sql = format!("{STAMP}; {rows}; {INBOX_WAITS}");
         let (stamp, rows, waits) = answers_to(store, &sql).await?;
-        let mut wake = if waits { Wake::of([INBOX_BELL]) } else { Wake::of([]) };
+        let wake = if waits { Wake::of([INBOX_BELL]) } else { Wake::of([]) };
+        let mut polled = Polled { wake, of_others: Wake::of([]), more: false };
         if stamp != self.known.stamp {
-            wake.merge(&self.redefine(store).await?);
+            polled.wake.merge(&Box::pin(self.redefine(store)).await?);
         }
-        let more = self.hear(rows, now, &mut wake)?;
+        self.hear(store, rows, now, &mut polled)?;
         if self.trimmed.is_none_or(|trimmed| now - trimmed >= TRIM_EVERY) {
-            self.trim(store, now).await?;
+            Box::pin(self.trim(store, now)).await?;
         }
-        Ok((wake, more))
+        Ok(polled)
     }
 
-    /// Adds the queues of these rows to a wake-up.
-    fn hear(&mut self, rows: Vec<Row>, now: Instant, wake: &mut Wake) -> Try<bool> {
+    /// Adds the queues of these rows.
+    fn hear(
+        &mut self,
+        store: &Inner,
+        rows: Vec<Row>,
+        now: Instant,
+        polled: &mut Polled,
+    ) -> Try<()> {
         let rows = rows.into_iter().map(Columns::of);
         let Some(rings) = &mut self.rings else {
             let newest = rows.into_iter().next().map(|mut row| row.int()).transpose()?;
             self.rings = Some(Rings::after(newest.unwrap_or_default() as u64, now));
-            *wake = Wake::All;
-            return Ok(false);
+            polled.wake = Wake::All;
+            return Ok(());
         };
         let rows: Try<Vec<_>> = rows.map(|mut row| Rings::read(&mut row)).collect();
         let Some(heard) = rings.heard(&rows?, now) else {
             self.rings = None;
-            *wake = Wake::All;
-            return Ok(true);
+            (polled.wake, polled.more) = (Wake::All, true);
+            return Ok(());
         };
         for number in &heard.queues {
             match self.known.queues.get(number) {
-                Some(row) => wake.add(&row.name),
+                Some(row) => polled.wake.add(&row.name),
                 // It was made after the definitions were read, or is gone.
-                None => *wake = Wake::All,
+                None => polled.wake = Wake::All,
             }
         }
-        Ok(heard.more)
+        let name = |number| self.known.queues.get(number).map(|row| &*row.name);
+        let mut asleep = store.sleepers.asleep();
+        for queue in heard.named.iter().filter_map(name) {
+            asleep.is_named(queue, store.bell.is_awaited(queue));
+        }
+        polled.of_others = Wake::of(heard.of_others.iter().filter_map(name));
+        polled.more = heard.more;
+        Ok(())
     }
 
     /// Reads the definitions. Returns the queues that are new, other ones, or gone.
@@ -183,6 +224,7 @@ impl Ear {
         let more = old > 0 && transact!(store, Lock::FREE, None, work => rings.delete(work, old))?;
         if !more {
             self.trimmed = Some(now);
+            sleepers::trim(&store.pool).await?;
         }
         Ok(())
     }

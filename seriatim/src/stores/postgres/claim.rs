@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::convert::{column, count, kept, micros, micros_of, time};
 use super::turn::turns;
 use super::{Postgres, error};
-use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled, Wake};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX,
     TURN_JOBS_MAX,
@@ -21,6 +21,41 @@ const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 #[async_trait]
 impl Consumer for Postgres {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
+        let claimed = self.claim_of(&request).await?;
+        let now = claimed.turns.first().map(|turn| turn.claimed_at);
+        if claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now) {
+            self.wake.leaves_some(&request.queue);
+        } else if claimed.turns.len() < request.lanes_max {
+            self.wake.falls_asleep(&request.queue);
+        }
+        Ok(claimed)
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let turns = &request.turns;
+        request.validate()?;
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answer = self.settle_free(&request).await?;
+        self.rounds.count(&self.pool);
+        let jobs_next = |settled: &Settled| match settled {
+            Settled::Ok { next: Some(turn), .. } => turn.jobs.len(),
+            _ => 0,
+        };
+        self.rounds.taken(0, answer.settled.iter().map(jobs_next).sum(), &self.pool);
+        self.summon(&self.settled(&answer, turns));
+        Ok(answer.settled)
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        let (node, ticket) = (kept(&request.node.0), request.ticket as i64);
+        self.pool.query(GIVE_UP, &[&node, &ticket]).await.map(drop)
+    }
+}
+
+impl Postgres {
+    async fn claim_of(&self, request: &Claim) -> Result<Claimed> {
         let now = request.now.map(micros);
         let (queue, node) = (kept(&request.queue), kept(&request.node.0));
         let name = request.node_name.as_deref().map(kept);
@@ -53,7 +88,7 @@ impl Consumer for Postgres {
                     &(request.ticket as i64),
                     &(request.series_max.min(SERIES_JOBS_MAX) as i32),
                 ],
-                |e| claim_error(e, &request),
+                |e| claim_error(e, request),
             )
             .await?;
         let Some((last, jobs)) = rows.split_last() else {
@@ -64,34 +99,6 @@ impl Consumer for Postgres {
         self.names.learn(&turns);
         self.rounds.claimed(&turns, &self.pool);
         Ok(Claimed { next_due: time(last, "o_next_due")?, turns, cut, unanswered: false })
-    }
-
-    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        let turns = &request.turns;
-        request.validate()?;
-        if turns.is_empty() {
-            return Ok(Vec::new());
-        }
-        let answer = self.settle_free(&request).await?;
-        self.rounds.count(&self.pool);
-        let jobs_next = |settled: &Settled| match settled {
-            Settled::Ok { next: Some(turn), .. } => turn.jobs.len(),
-            _ => 0,
-        };
-        self.rounds.taken(0, answer.settled.iter().map(jobs_next).sum(), &self.pool);
-        let mut wake = Wake::of(answer.called.iter().map(String::as_str));
-        if answer.waits {
-            wake.merge(&self.names.wake_of(turns));
-        }
-        if !wake.is_empty() {
-            self.ring(&wake);
-        }
-        Ok(answer.settled)
-    }
-
-    async fn give_up(&self, request: GiveUp) -> Result<()> {
-        let (node, ticket) = (kept(&request.node.0), request.ticket as i64);
-        self.pool.query(GIVE_UP, &[&node, &ticket]).await.map(drop)
     }
 }
 

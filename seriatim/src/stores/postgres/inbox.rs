@@ -6,8 +6,9 @@ use tokio_postgres::{IsolationLevel, Row, Transaction};
 use super::convert::column;
 use super::params::{Param, typed};
 use super::push::{PUSH, PushBatch, all_pushed, push_error};
+use super::summons::Summons;
 use super::{Postgres, error};
-use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow, Wake};
+use crate::contract::{DrainInbox, Drained, Inbox, InboxView, RefusedRow};
 use crate::model::limits::{INBOX_BYTES_MAX, INBOX_REFUSED_MAX, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX};
 use crate::model::{Result, Timestamp};
 use crate::stores::inbox::{self, Attempt, Ends, Step};
@@ -32,7 +33,7 @@ impl Inbox for Postgres {
         let drained = self.pool.in_time(Box::pin(self.drain(&request))).await?;
         if !drained.pushed.is_empty() {
             self.rounds.count(&self.pool);
-            self.ring(&Wake::of_jobs(&drained.jobs));
+            self.summon(&Summons::of_jobs(&drained.jobs));
         }
         Ok(drained)
     }

@@ -37,6 +37,7 @@ const STEPS: &[&str] = &[
     include_str!("sql/to_40.sql"),
     include_str!("sql/to_41.sql"),
     include_str!("sql/to_42.sql"),
+    include_str!("sql/to_43.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();
@@ -61,6 +62,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/going_on.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/node.sql"),
+    include_str!("sql/wake.sql"),
     include_str!("sql/actions.sql"),
     include_str!("sql/deletion.sql"),
     include_str!("sql/sweep.sql"),

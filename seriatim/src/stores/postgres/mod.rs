@@ -25,6 +25,7 @@ mod rounds;
 mod seen;
 mod servers;
 mod settle;
+mod summons;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -40,6 +41,7 @@ use convert::column;
 use options::Options;
 use pool::Pool;
 use rounds::Rounds;
+use summons::Summons;
 
 use crate::contract::*;
 use crate::model::{Error, ErrorKind, Result, Timestamp};
@@ -138,8 +140,13 @@ impl Postgres {
 
     /// Wakes the nodes of all processes.
     fn ring(&self, wake: &Wake) {
-        self.bell.ring(wake);
-        self.wake.notify_others(wake);
+        self.summon(&Summons::all(wake));
+    }
+
+    /// Wakes the nodes of this process, and those others that they are for.
+    fn summon(&self, summons: &Summons) {
+        summons.ring(&self.bell);
+        self.wake.notify_others(summons);
     }
 }
 
@@ -182,6 +189,10 @@ impl Store for Postgres {
 
     fn wakeups(&self) -> Wakeups {
         self.bell.listen()
+    }
+
+    fn pass_on(&self, queue: &str) {
+        self.wake.pass_on(queue);
     }
 
     fn heartbeat_line(&self) -> Option<Opening> {

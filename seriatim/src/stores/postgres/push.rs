@@ -9,10 +9,11 @@ use super::convert::{column, job_id, micros, micros_of};
 use super::params::Param;
 use super::pool::{Params, Pool};
 use super::queues::{MODES, policy};
+use super::summons::Summons;
 use super::{Postgres, error};
 use crate::contract::batches::{batch_has_ended, no_batch};
 use crate::contract::errors::other_route;
-use crate::contract::{Producer, Push, PushStatus, Pushed, Wake, validate_job, validate_push};
+use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::{Error, Job, Mode, Queue, Result, RunAt, Timestamp, group_number};
 use crate::stores::json::json;
 use crate::stores::options::WriteOptions;
@@ -52,7 +53,7 @@ impl Producer for Postgres {
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.push(statement_of(&request.jobs), &params, refused).await?;
         self.rounds.count(&self.pool);
-        self.ring(&Wake::of_jobs(&request.jobs));
+        self.summon(&Summons::of_jobs(&request.jobs));
         all_pushed(&rows)
     }
 }

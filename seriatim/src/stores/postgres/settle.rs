@@ -9,8 +9,9 @@ use tokio_postgres::Row;
 use super::convert::{column, count, job_id, kept, lane_number, micros, micros_of};
 use super::params::Param;
 use super::pool::Params;
+use super::summons::Summons;
 use super::{Postgres, error, turn};
-use crate::contract::{GoOn, Lease, Settle, Settled};
+use crate::contract::{GoOn, Lease, Settle, Settled, Wake};
 use crate::model::limits::{CLAIM_LANES_MAX, SERIES_JOBS_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::{Due, Fate, JobId, LaneId, Result, Settlement};
 
@@ -90,6 +91,15 @@ impl Postgres {
             batch.leave_out(&busy);
             tries += 1;
         }
+    }
+
+    /// Whom a settle concerns. Its own process may take what waits.
+    pub(super) fn settled(&self, answer: &Answer, turns: &[Settlement]) -> Summons {
+        let mut wake = Wake::of(answer.called.iter().map(String::as_str));
+        if answer.waits {
+            wake.merge(&self.names.wake_of(turns));
+        }
+        Summons::two(&wake)
     }
 }
 

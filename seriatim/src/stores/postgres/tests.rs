@@ -36,6 +36,7 @@ mod sharing;
 mod tally;
 mod transactions;
 mod upgrade;
+mod waking;
 
 const LEASE: Duration = Duration::from_secs(60);
 /// More than a call takes that waits for nobody.

@@ -1,13 +1,15 @@
 //! Pushes and settles in the user's transaction.
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 
 use super::convert::column;
 use super::params::typed;
 use super::push::PushBatch;
 use super::settle::SettleBatch;
+use super::summons::Summons;
 use super::{Postgres, error, push, settle};
-use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, Wake};
+use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction};
 use crate::model::{Error, ErrorKind, Result};
 
 /// The number of the user's transaction.
@@ -24,13 +26,12 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         let batch = PushBatch::new(request.now, &request.jobs)?;
         store.make_room_surely(&batch, &request.jobs).await?;
         let text = store.pool.text(push::statement_of(&request.jobs));
-        let rows = self.query_typed(&text, &typed(&batch.params())).await;
+        let params = batch.params();
+        let params = typed(&params);
+        let (rows, number) =
+            tokio::join!(self.query_typed(&text, &params), self.query_typed(NUMBER, &[]));
         let rows = rows.map_err(|e| push::push_error(e, &request.jobs))?;
-        // Not by NOTIFY: it would make commits of the whole server wait for each other.
-        let row = self.query_typed(NUMBER, &[]).await.map_err(error::of_driver)?;
-        if let Some(row) = row.first() {
-            store.wake.follow(column(row, 0)?, &Wake::of_jobs(&request.jobs));
-        }
+        follow(store, number, &Summons::of_jobs(&request.jobs))?;
         push::all_pushed(&rows)
     }
 
@@ -42,20 +43,38 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         }
         let batch = SettleBatch::new(&request);
         let text = store.pool.text(settle::SETTLE);
-        let rows = self.query_typed(&text, &typed(&batch.params())).await;
-        let rows = rows.map_err(error::common)?;
-        Ok(settle::answer(&rows, &request.turns)?.settled)
+        let params = batch.params();
+        let params = typed(&params);
+        let (rows, number) =
+            tokio::join!(self.query_typed(&text, &params), self.query_typed(NUMBER, &[]));
+        let answer = settle::answer(&rows.map_err(error::common)?, &request.turns)?;
+        follow(store, number, &store.settled(&answer, &request.turns))?;
+        Ok(answer.settled)
     }
 
     async fn commit(self, store: &dyn Store) -> Result<()> {
         self.commit().await.map_err(error::of_driver)?;
-        ours(store)?.ring(&Wake::All);
+        let store = ours(store)?;
+        // Those of other processes when the transaction is seen to have ended.
+        store.bell.ring(&store.wake.followed());
         Ok(())
     }
 
     async fn rollback(self) -> Result<()> {
         self.rollback().await.map_err(error::of_driver)
     }
+}
+
+/// Wakes nodes when this transaction commits. Not by NOTIFY: it would make commits of the whole server wait for each other.
+fn follow(
+    store: &Postgres,
+    number: std::result::Result<Vec<Row>, tokio_postgres::Error>,
+    summons: &Summons,
+) -> Result<()> {
+    if let Some(row) = number.map_err(error::of_driver)?.first() {
+        store.wake.follow(column(row, 0)?, summons);
+    }
+    Ok(())
 }
 
 /// The engine's or client's store, if it is in PostgreSQL.

@@ -21,6 +21,7 @@ use crate::model::{
     Cursor, Error, ErrorKind, JobId, LaneId, Mode, NodeId, Payload, Queue, Result, Timestamp,
     Token, Turn, result,
 };
+use crate::stores::asleep::waits;
 use crate::stores::options::ReadOptions;
 use crate::stores::{gone, job_look};
 
@@ -54,7 +55,12 @@ impl Views for Postgres {
             let queue = Arc::from(column::<_, &str>(row, "name")?);
             Ok(QueueDue::new(queue, time(row, "due")?))
         };
-        self.pool.query(DUE, &[&names]).await?.iter().map(due).collect()
+        let rows = self.pool.query(DUE, &[&names]).await?;
+        let dues: Vec<QueueDue> = rows.iter().map(due).collect::<Result<_>>()?;
+        for one in dues.iter().filter(|one| waits(one)) {
+            self.wake.falls_asleep(&one.queue);
+        }
+        Ok(dues)
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {

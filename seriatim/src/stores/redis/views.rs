@@ -116,7 +116,11 @@ impl Views for Redis {
         let asked: Vec<&Arc<Known>> =
             known.queues.iter().filter(|known| is_asked(&known.name)).collect();
         let shards = asked.iter().flat_map(|known| known.open_shards());
-        let question = Question { code: &DUE, args: Args::default(), most: DUE_SHARDS_MAX };
+        // Others look too, such as pages: a push need not wake them.
+        let waits = asked.iter().all(|known| self.bell.is_awaited(&known.name));
+        let mut args = Args::default();
+        args.flag(waits);
+        let question = Question { code: &DUE, args, most: DUE_SHARDS_MAX };
         let (dues, _) = self.ask(&question, shards, first_due).await?;
         let mut dues = dues.into_iter();
         let due_of = |known: &&Arc<Known>| {

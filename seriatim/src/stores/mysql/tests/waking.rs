@@ -8,6 +8,7 @@ use super::*;
 use crate::contract::{SharedStore, Wake, Wakeups};
 use crate::stores::mysql::rings::KEPT;
 use crate::stores::mysql::wake::{Ear, Found};
+use crate::stores::waiting::{self, Place, Waiting};
 use crate::{Client, DueRule, Outcome};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -207,4 +208,75 @@ async fn rows_for_other_processes_are_deleted_when_all_have_read_them() {
         pass(step).await;
     }
     assert_eq!(rows(&mut conn).await, 1);
+}
+
+/// A database, in which processes wait.
+struct Database(String);
+
+impl Place for Database {
+    async fn open(&self) -> SharedStore {
+        open(&self.0).await
+    }
+
+    async fn sleepers(&self) -> usize {
+        let count = "SELECT COUNT(*) FROM seriatim_sleeper";
+        session(&self.0).await.query_first::<usize, _>(count).await.unwrap().unwrap()
+    }
+
+    async fn forget_all_but_one(&self) {
+        let mut session = session(&self.0).await;
+        let first: Option<i64> =
+            session.query_first("SELECT MIN(p) FROM seriatim_sleeper").await.unwrap();
+        let others = format!("DELETE FROM seriatim_sleeper WHERE p <> {}", first.unwrap());
+        session.query_drop(others).await.unwrap();
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            waiting::$name(&Database(new_database().await)).await;
+        }
+    )*};
+}
+
+cases! {
+    a_push_wakes_two_and_what_they_leave_the_next_two
+    who_cannot_claim_passes_a_wake_up_on_to_the_next_two
+    what_not_every_process_may_take_wakes_all
+    a_settle_after_which_a_bound_job_is_ready_wakes_all
+    who_waits_no_more_passes_a_wake_up_on
+    all_are_woken_if_fewer_than_two_wait
+    only_who_claims_is_taken_for_one_that_waits
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_said_long_ago_that_it_waits_is_not_believed_and_forgotten() {
+    let database = Database(new_database().await);
+    let mut waiting = Waiting::new(&database).await;
+    let old = "UPDATE seriatim_sleeper SET since = since - 100000000";
+    session(&database.0).await.query_drop(old).await.unwrap();
+    waiting.push(vec![job("a", 1)]).await;
+    waiting.all_are_woken().await;
+    let store = open(&database.0).await;
+    let (mut ear, now) = (Ear::default(), Instant::now());
+    ear.ring(&store.inner, now).await.unwrap();
+    assert_eq!(database.sleepers().await, 0);
+}
+
+/// The others would look for it for ten minutes.
+#[tokio::test]
+async fn a_wake_up_for_several_queues_leaves_no_number_unused() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    let names = queue_names(7);
+    declare_all(&store, &names).await;
+    for _ in 0..3 {
+        let jobs = names.iter().map(|name| Job::new(&**name, &1).unwrap()).collect();
+        push(&store, jobs).await;
+    }
+    let unused = "SELECT MAX(n) - MIN(n) + 1 - COUNT(*) FROM seriatim_ring";
+    let unused: Option<i64> = session(&database).await.query_first(unused).await.unwrap();
+    assert_eq!(unused, Some(0));
 }

@@ -19,7 +19,7 @@ BEGIN
     WHERE p.pronamespace = rtrim('seriatim.', '.')::regnamespace
       AND p.proname IN ('push', 'push_in_batches', 'open_batch', 'seal_batch', 'claim', 'settle', 'behind_batches', 'has_room', 'rescue', 'heartbeat', 'sweep', 'cancel', 'requeue',
         'delete_dead', 'act', 'amend', 'declare', 'lead', 'give_up', 'release',
-        'delete_queue', 'find_jobs', 'running', 'stats', 'list_lanes', 'list_jobs', 'inbox_waits', 'take_inbox', 'end_inbox', 'list_inbox')
+        'delete_queue', 'find_jobs', 'running', 'stats', 'list_lanes', 'list_jobs', 'inbox_waits', 'take_inbox', 'end_inbox', 'list_inbox', 'wake')
   LOOP
     FOREACH _setting IN ARRAY ARRAY['enable_seqscan = off', 'enable_bitmapscan = off',
       'enable_hashjoin = off', 'enable_mergejoin = off', 'enable_material = off', 'jit = off',

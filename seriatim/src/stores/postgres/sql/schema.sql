@@ -14,6 +14,15 @@ CREATE TABLE seriatim.meta (
   version int NOT NULL
 );
 
+-- Processes that wait for work of a queue, in an order of their own, with the sessions that listen for them: a push wakes two of
+-- these. They are hints: a crash of the server empties the table.
+CREATE UNLOGGED TABLE seriatim.sleeper (
+  queue text COLLATE "C" NOT NULL,
+  place int NOT NULL,
+  process int NOT NULL,
+  PRIMARY KEY (queue, place)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
 -- The secret that the servers of a store share. No view shows it.
 CREATE TABLE seriatim.secret (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),

@@ -4,6 +4,7 @@ use seriatim_testkit::PostgresOptions;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::*;
+use crate::stores::postgres::summons::Summons;
 use crate::{Batch, Engine};
 
 type Server = seriatim_testkit::Postgres;
@@ -152,7 +153,7 @@ async fn a_transaction_of_a_lost_server_keeps_no_wake_up_back() {
     let schema = new_schema();
     let store = open(&schema).await;
     let (_listener, mut heard) = listener(&schema).await;
-    store.wake.follow(i64::MAX, &Wake::of(["q"]));
+    store.wake.follow(i64::MAX, &Summons::all(&Wake::of(["q"])));
     let notice = tokio::time::timeout(SOON, heard.recv()).await.expect("a wake-up comes");
     assert_eq!(notice.unwrap().payload(), "q");
 }

@@ -64,7 +64,7 @@ inbox::tests::cases!(Schema(new_schema()));
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_an_earlier_version_are_pushed_after_the_upgrade() {
-    let before = "ALTER TABLE @inbox DROP COLUMN max_retries, DROP COLUMN key_group; UPDATE @meta SET version = 39";
+    let before = "ALTER TABLE @inbox DROP COLUMN max_retries, DROP COLUMN key_group; DROP TABLE @sleeper; UPDATE @meta SET version = 39";
     let case = inbox::tests::rows_of_an_earlier_version_are_pushed_after_the_upgrade;
     case(Schema(new_schema()), before).await;
 }

@@ -8,7 +8,7 @@ use crate::{Groups, Share};
 async fn as_before(schema: &str) {
     let before = concat!(
         include_str!("../sql/drop.sql"),
-        "DROP TABLE seriatim.share, seriatim.freed, seriatim.job_batch;
+        "DROP TABLE seriatim.share, seriatim.freed, seriatim.job_batch, seriatim.sleeper;
          ALTER TABLE seriatim.queue DROP COLUMN shares, DROP COLUMN grouped, DROP COLUMN counted, DROP COLUMN throttle, DROP COLUMN refuses,
            DROP COLUMN window_from;
          ALTER TABLE seriatim.lane ALTER COLUMN route TYPE int, ALTER COLUMN class TYPE int, DROP COLUMN grp, DROP COLUMN joined;

@@ -1,10 +1,10 @@
 -- When lanes of shards are due first, without the common part: an idle engine asks for all its queues. KEYS[1]: the prefix
--- of a shard; ARGV: those of others on the same server. Answers for each shard a time, or '' if nothing waits or its queue
--- is paused. Where nothing is due now, it enters the caller in sleepers, as a claim that finds too little does: the caller
--- claims nothing there, and would not hear of the next push.
+-- of a shard; ARGV: whether the caller waits for work, and the prefixes of other shards on the same server. Answers for each
+-- shard a time, or '' if nothing waits or its queue is paused. Where nothing is due now, it enters a caller that waits in
+-- sleepers, as a claim that finds too little does: it claims nothing there, and would not hear of the next push.
 --
 -- Reads of each shard meta, and what first_due.lua names; writes sleepers.
-local listener = string.match(KEYS[#KEYS], '}:to:(%x+)$')
+local listener = ARGV[1] == '1' and string.match(KEYS[#KEYS], '}:to:(%x+)$')
 local SLEEPERS_MAX = 1000 -- as in lane.lua
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -23,5 +23,5 @@ local function due_of(prefix)
 end
 
 local answer = { due_of(KEYS[1]) }
-for i = 1, #ARGV do answer[i + 1] = due_of(ARGV[i]) end
+for i = 2, #ARGV do answer[i] = due_of(ARGV[i]) end
 return answer

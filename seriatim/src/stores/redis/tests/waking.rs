@@ -122,3 +122,18 @@ async fn a_job_takes_as_many_commands_whatever_the_number_of_queues() {
     let (few, many) = (commands_of_a_job(1).await, commands_of_a_job(1_000).await);
     assert!(many <= few + 2, "{few} commands with one queue, {many} with 1,000");
 }
+
+/// A page looks when queues are due, but claims nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_claims_is_taken_for_one_that_waits() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    let mut sleepers = Sleepers::of(&prefix).await;
+    let _watches = store.wakeups();
+    store.due(vec!["q".into()]).await.unwrap();
+    assert_eq!(sleepers.in_queue(1).await, 0);
+    let _waits = store.wakeups().only(["q".into()]);
+    store.due(vec!["q".into()]).await.unwrap();
+    assert_eq!(sleepers.in_queue(1).await, 1);
+}
