@@ -40,7 +40,7 @@ impl News {
 #[derive(Debug, Default)]
 pub(super) struct Asleep {
     queues: HashSet<Arc<str>>,
-    /// Where it was one of two that were woken.
+    /// Where it was one of two that were woken, and has not claimed since.
     named: HashSet<Arc<str>>,
     /// When it last called others to what it left.
     called: HashMap<Arc<str>, Instant>,
@@ -80,9 +80,16 @@ impl Asleep {
     /// It was woken for the queue with one other. If nobody here waits for it any more, that is for others.
     pub(super) fn is_named(&mut self, queue: &str, is_awaited: bool) {
         self.named.insert(queue.into());
+        // This is something new, of which it may leave some.
+        self.called.remove(queue);
         if !is_awaited {
             self.pass_on(queue);
         }
+    }
+
+    /// A claim is sent: if it was woken, it has come.
+    pub(super) fn claims(&mut self, queue: &str) {
+        self.named.remove(queue);
     }
 
     /// It does not claim, though it was woken. Whether there is news, because it was one of two.
@@ -103,6 +110,7 @@ impl Asleep {
     pub(super) fn ends(&mut self) {
         self.news.enters.clear();
         self.news.leaves.extend(self.queues.drain());
+        self.news.passed_on.extend(self.named.drain());
     }
 
     /// Takes what the others do not know yet.
@@ -149,6 +157,9 @@ mod tests {
         assert_eq!(asleep.news(|_| true), next);
         assert!(asleep.leaves_some("a", now + CALLED_FOR));
         assert!(asleep.falls_asleep(&"a".into()));
+        assert!(!asleep.news(|_| true).is_empty());
+        asleep.is_named("a", true);
+        assert!(asleep.leaves_some("a", now + CALLED_FOR), "of a new push");
     }
 
     #[test]
@@ -157,6 +168,9 @@ mod tests {
         assert!(!asleep.pass_on("a"), "others were woken too");
         asleep.is_named("a", true);
         assert!(asleep.news(|_| true).is_empty());
+        asleep.claims("a");
+        assert!(!asleep.pass_on("a"), "it came");
+        asleep.is_named("a", true);
         assert!(asleep.pass_on("a"));
         assert!(!asleep.pass_on("a"));
         asleep.is_named("b", false);
@@ -170,8 +184,10 @@ mod tests {
         assert_eq!(asleep.news(|queue| queue == "a").leaves, names(&["b"]));
         asleep.repeat();
         assert_eq!(asleep.news(|_| true).enters, names(&["a"]));
+        asleep.is_named("a", true);
         asleep.ends();
-        assert_eq!(asleep.news(|_| true).leaves, names(&["a"]));
+        let news = asleep.news(|_| true);
+        assert_eq!((news.leaves, news.passed_on), (names(&["a"]), names(&["a"])));
     }
 
     #[test]

@@ -125,6 +125,21 @@ pub(super) async fn a_push_wakes_two_and_what_they_leave_the_next_two(place: &im
     assert_eq!(waiting.woken().await.len(), 0, "nothing is left");
 }
 
+/// With several slots and several jobs: who was called has called others, and calls again for what is new.
+pub(super) async fn what_is_left_of_each_push_is_called_for(place: &impl Place) {
+    let mut waiting = Waiting::new(place).await;
+    for round in ["a", "b"] {
+        waiting.push([1, 2, 3].map(|n| job(&format!("{round}{n}"))).into()).await;
+        let two = waiting.woken().await;
+        assert_eq!(two.len(), 2, "{round}");
+        assert_eq!(claim(&two[0], 1).await.len(), 1);
+        let next = waiting.woken().await;
+        assert_eq!(next.len(), 2, "{round}");
+        assert_eq!(claim(&next[0], 9).await.len(), 2);
+        waiting.all_sleep().await;
+    }
+}
+
 pub(super) async fn who_cannot_claim_passes_a_wake_up_on_to_the_next_two(place: &impl Place) {
     let mut waiting = Waiting::new(place).await;
     waiting.push(vec![job("a")]).await;

@@ -129,6 +129,11 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         }
     }
     fetcher.land_all().await;
+    // What it was woken for last is for others.
+    if let Some(wake) = fetcher.wakeups.wait(Duration::ZERO).await {
+        fetcher.wake(&wake);
+    }
+    fetcher.pass_on();
     if fetcher.looks.iter().any(|look| look.suspect) {
         // Compared once all turns are settled.
         fetcher.core.claims_unanswered.store(true, Ordering::Release);

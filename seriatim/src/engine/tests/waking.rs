@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
-use crate::contract::{Declare, Producer, Push};
+use crate::contract::{Declare, Producer, Push, Wrapper};
 use crate::engine::Scheduler;
 use crate::machine::PRETENDED;
 use crate::*;
@@ -175,6 +175,22 @@ async fn an_engine_without_room_passes_a_wake_up_on_and_one_that_finds_nothing_d
     pass(secs(1)).await;
     assert_eq!((passed_on() - before, log.len()), (1, 1));
     running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_is_woken_as_it_stops_passes_the_wake_up_on() {
+    let rig = Rig::new();
+    rig.declare(Declare { now: None, queues: vec![Queue::parallel("orders")] }).await.unwrap();
+    let builder = engine(&rig).poll_interval(secs(3_600));
+    let running = Running::start(builder.worker("orders", |_: Batch<u32>| async {}));
+    pass(secs(1)).await;
+    let before = requests(&rig);
+    // The wake-up comes as it is told to stop.
+    let jobs = vec![Job::new("orders", &1).unwrap()];
+    let (_, pushed) = tokio::join!(running.stop(), rig.inner().push(Push { now: None, jobs }));
+    pushed.unwrap();
+    assert_eq!(requests(&rig)[0], before[0], "it claims nothing more");
+    assert_eq!(rig.faults.passed_on.load(Ordering::SeqCst), 1);
 }
 
 /// An engine on a store that loses no wake-up. Its job is logged and lasts as many seconds as it says.

@@ -38,6 +38,7 @@ const CLASSES_AHEAD: usize = 8;
 impl Consumer for Mysql {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let request = Claim { series_max: 1, ..request };
+        self.inner.sleepers.asleep().claims(&request.queue);
         let asked = AtomicU32::new(0);
         let ahead = || ahead(&self.inner.definitions.known(), &request, &asked);
         let (claimed, mine) = transact!(
@@ -50,7 +51,7 @@ impl Consumer for Mysql {
         let now = claimed.turns.first().map(|turn| turn.claimed_at);
         if claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now) {
             self.inner.leaves_some(&request.queue);
-        } else if claimed.turns.len() < request.lanes_max {
+        } else {
             self.inner.falls_asleep(&request.queue);
         }
         Ok(claimed)

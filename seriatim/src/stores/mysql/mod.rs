@@ -54,8 +54,7 @@ mod walk;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use async_trait::async_trait;
 use definitions::Definitions;
@@ -67,7 +66,7 @@ use remembered::Remembered;
 use server::Server;
 use sleepers::Sleepers;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::contract::*;
 use crate::model::{Error, ErrorKind, Result, Timestamp};
@@ -76,9 +75,6 @@ use crate::stores::marks::Marks;
 /// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
 /// log.
 const CLAIM_SPLIT: usize = 500;
-
-/// Limit for what is said as the store closes.
-const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// A store in a database of `MySQL` (8.0 or later) or `MariaDB` (10.6 or later).
 ///
@@ -98,6 +94,8 @@ struct Inner {
     bell: Bell,
     quiet: Quiet,
     sleepers: Sleepers,
+    /// Whether a task polls for wake-ups.
+    is_polling: AtomicBool,
     marks: Marks<Server>,
     /// Wake-ups of all processes are read at once.
     news: Arc<Notify>,
@@ -114,6 +112,7 @@ impl Inner {
             bell: Bell::default(),
             quiet: Quiet::default(),
             sleepers: Sleepers::default(),
+            is_polling: AtomicBool::default(),
             marks: Marks::default(),
             news: Arc::default(),
         }
@@ -254,10 +253,8 @@ impl Store for Mysql {
     }
 
     async fn close(&self) -> Result<()> {
-        self.poll.stop();
-        let Inner { sleepers, pool, definitions, .. } = &*self.inner;
-        let _ = timeout(LAST_WORD_MAX, sleepers.end(pool, &definitions.known())).await;
-        pool.close();
+        self.poll.finish(&self.inner).await;
+        self.inner.pool.close();
         Ok(())
     }
 }

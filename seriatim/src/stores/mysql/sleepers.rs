@@ -16,7 +16,7 @@ use crate::model::Result;
 use crate::stores::asleep::{Asleep, News};
 
 /// How long a row is believed.
-const BELIEVED: Duration = Duration::from_secs(90);
+pub(super) const BELIEVED: Duration = Duration::from_secs(90);
 /// How often a process that waits says so again.
 const AGAIN_EVERY: Duration = Duration::from_secs(30);
 /// Most rows of processes that are gone which one call deletes.

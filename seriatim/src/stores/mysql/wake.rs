@@ -1,17 +1,19 @@
 //! The task that hears of other processes' wake-ups while this one has listeners.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use mysql_async::Row;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::definitions::{Known, STAMP};
 use super::error::Try;
 use super::migrate::not_set_up;
 use super::rings::Rings;
+use super::sleepers::BELIEVED;
 use super::sql::{Columns, INBOX_WAITS};
 use super::work::Lock;
 use super::{Inner, sleepers};
@@ -28,6 +30,8 @@ const POLL_AMONG_OTHERS: Duration = Duration::from_millis(100);
 const POLL_MAX: Duration = Duration::from_millis(200);
 /// Time between deletions of old rows.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
+/// Limit for what is said as the store closes.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 /// After a longer time without a poll, other processes may have deleted rows that this one has not read.
 const AWAY_MAX: Duration = Duration::from_secs(20);
 
@@ -40,9 +44,24 @@ impl Poll {
     pub(super) fn start(&self, store: &Arc<Inner>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let mut task = lock(&self.0);
-        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+        let was_polling = store.is_polling.swap(true, Ordering::SeqCst);
+        if !was_polling || task.as_ref().is_none_or(JoinHandle::is_finished) {
             *task = Some(runtime.spawn(listen(Arc::downgrade(store))));
         }
+    }
+
+    /// Lets it end by itself if nobody listens any more, so that it says so. Otherwise, or if that takes long, ends it.
+    pub(super) async fn finish(&self, store: &Inner) {
+        let Some(task) = lock(&self.0).take() else { return };
+        let ends = task.abort_handle();
+        if !store.bell.has_listeners() {
+            store.news.notify_one();
+            let _ = timeout(LAST_WORD_MAX, task).await;
+        }
+        ends.abort();
+        let known = store.definitions.known();
+        let end = store.sleepers.end(&store.pool, &known);
+        let _ = timeout(LAST_WORD_MAX, end).await;
     }
 
     pub(super) fn stop(&self) {
@@ -63,10 +82,16 @@ async fn listen(store: Weak<Inner>) {
         }
         let Some(store) = store.upgrade() else { return };
         if !store.bell.has_listeners() {
-            store.sleepers.end(&store.pool, &ear.known).await;
+            store.sleepers.end(&store.pool, &store.definitions.known()).await;
             // What this process was told until then is for others.
             let _ = ear.hear_and_tell(&store, Instant::now()).await;
-            return store.quiet.deafen();
+            store.quiet.deafen();
+            (ear, pause) = (Ear::default(), Duration::ZERO);
+            store.is_polling.store(false, Ordering::SeqCst);
+            // Somebody may listen again by now, and may have begun to poll.
+            if !store.bell.has_listeners() || store.is_polling.swap(true, Ordering::SeqCst) {
+                return;
+            }
         }
         match ear.hear_and_tell(&store, Instant::now()).await {
             Ok(Found::More) => pause = Duration::ZERO,
@@ -86,6 +111,8 @@ async fn listen(store: Weak<Inner>) {
 /// What this process knows of other ones' changes.
 #[derive(Default)]
 pub(super) struct Ear {
+    /// When rows of processes that are gone were last looked for.
+    swept: Option<Instant>,
     /// `None`: the next poll finds where to start.
     rings: Option<Rings>,
     known: Arc<Known>,
@@ -224,6 +251,9 @@ impl Ear {
         let more = old > 0 && transact!(store, Lock::FREE, None, work => rings.delete(work, old))?;
         if !more {
             self.trimmed = Some(now);
+        }
+        if self.swept.is_none_or(|swept| now - swept >= BELIEVED) {
+            self.swept = Some(now);
             sleepers::trim(&store.pool).await?;
         }
         Ok(())

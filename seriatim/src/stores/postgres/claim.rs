@@ -21,11 +21,12 @@ const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 #[async_trait]
 impl Consumer for Postgres {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
+        self.wake.claims(&request.queue);
         let claimed = self.claim_of(&request).await?;
         let now = claimed.turns.first().map(|turn| turn.claimed_at);
         if claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now) {
             self.wake.leaves_some(&request.queue);
-        } else if claimed.turns.len() < request.lanes_max {
+        } else {
             self.wake.falls_asleep(&request.queue);
         }
         Ok(claimed)

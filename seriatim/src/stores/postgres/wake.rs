@@ -38,8 +38,8 @@ const LAST_SEND_MAX: Duration = Duration::from_secs(1);
 
 /// Deletes what processes that are gone have left.
 const FORGET: &str = "DELETE FROM seriatim.sleeper WHERE ctid = ANY (ARRAY( \
-    SELECT s.ctid FROM seriatim.sleeper s \
-    WHERE NOT EXISTS (SELECT FROM pg_stat_get_activity(NULL) a WHERE a.pid = s.process) FOR UPDATE SKIP LOCKED))";
+    SELECT s.ctid FROM seriatim.sleeper s WHERE NOT EXISTS (SELECT FROM pg_stat_get_activity(NULL) a \
+        WHERE a.pid = s.process AND coalesce(a.backend_start = s.began, true)) FOR UPDATE SKIP LOCKED))";
 /// Which of these transactions are in progress.
 const STILL_OPEN: &str =
     "SELECT n FROM unnest($1::bigint[]) n WHERE txid_status(n) = 'in progress'";
@@ -159,9 +159,15 @@ impl Link {
         }
     }
 
+    /// A claim is sent.
+    pub(super) fn claims(&self, queue: &str) {
+        lock(&self.notices.asleep).claims(queue);
+    }
+
     /// More is due in the queue than this process takes now.
     pub(super) fn leaves_some(&self, queue: &str) {
-        if self.way.is_some() {
+        // Who does not listen sends only what it has to.
+        if self.way.is_some() && self.bell.has_listeners() {
             self.tell(|asleep| asleep.leaves_some(queue, Instant::now()));
         }
     }

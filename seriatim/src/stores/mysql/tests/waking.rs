@@ -243,6 +243,7 @@ macro_rules! cases {
 
 cases! {
     a_push_wakes_two_and_what_they_leave_the_next_two
+    what_is_left_of_each_push_is_called_for
     who_cannot_claim_passes_a_wake_up_on_to_the_next_two
     what_not_every_process_may_take_wakes_all
     a_settle_after_which_a_bound_job_is_ready_wakes_all
@@ -263,6 +264,33 @@ async fn who_has_said_long_ago_that_it_waits_is_not_believed_and_forgotten() {
     let (mut ear, now) = (Ear::default(), Instant::now());
     ear.ring(&store.inner, now).await.unwrap();
     assert_eq!(database.sleepers().await, 0);
+}
+
+/// A server listens anew for each call of a client that waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_to_listen_while_the_last_one_ends_hears_what_follows() {
+    let database = new_database().await;
+    let (store, other) = (open(&database).await, open(&database).await);
+    let mut session = session(&database).await;
+    declare(&other, Queue::parallel("q")).await;
+    for round in 0..20 {
+        drop(store.wakeups());
+        // It is about to end, or ends, or has ended.
+        for _ in 0..10 * round {
+            session.query_drop("DO 0").await.unwrap();
+        }
+        let mut wakeups = store.wakeups().only(["q".into()]);
+        push_to(&other, "q").await;
+        let is_due = async || store.due(vec!["q".into()]).await.unwrap()[0].due.is_some();
+        loop {
+            let wake = wakeups.wait(LONG).await.expect("a wake-up");
+            // It also wakes all when it begins to poll.
+            if wake == Wake::of(["q"]) || is_due().await {
+                break;
+            }
+        }
+        claim(&store, "q", 9).await;
+    }
 }
 
 /// The others would look for it for ten minutes.

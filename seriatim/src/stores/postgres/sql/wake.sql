@@ -1,9 +1,11 @@
 -- Wake-ups: see summons.rs.
 
--- Enters this process, its _place in the order of processes and its session, where it waits, and takes it out where it waits no
--- more; then wakes others. Queues are names, separated by commas. Of _all, every process is woken, by _channel; null: of all
--- queues. Of _two and _next, two that wait, by channels of their own; if fewer wait in _two, one of them is gone, or lanes are ready
--- that not every process may take, all. Who is drawn differs each time.
+-- First enters this process where it waits, and takes it out where it waits no more. _place: its place in the order of those that
+-- wait; _process: its session. Then wakes others. Queues are names, separated by commas.
+-- _all: queues of which every process is told, on _channel; null: all queues.
+-- _two: queues of which two that wait are told, each on a channel of its own. All are, if fewer than two wait, if one of the two is
+-- gone, or if the queue has ready lanes that not every process may take. Who is drawn differs each time.
+-- _next: the same for what is left, but one or nobody is enough; all only if one that was drawn is gone.
 CREATE FUNCTION seriatim.wake(_channel text, _all text, _two text, _next text, _enters text, _leaves text, _place int, _process int)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,20 +16,22 @@ DECLARE
 BEGIN
   DELETE FROM seriatim.sleeper WHERE queue = ANY (string_to_array(_leaves, ',')) AND place = _place;
   -- Before any row of another process is locked, because it may wait for its own.
-  INSERT INTO seriatim.sleeper (queue, place, process)
-    SELECT queue, _place, _process FROM unnest(string_to_array(_enters, ',')) queue ORDER BY queue
-    ON CONFLICT (queue, place) DO UPDATE SET process = excluded.process;
+  INSERT INTO seriatim.sleeper (queue, place, process, began)
+    SELECT queue, _place, _process, (SELECT backend_start FROM pg_stat_get_activity(_process))
+    FROM unnest(string_to_array(_enters, ',')) queue ORDER BY queue
+    ON CONFLICT (queue, place) DO UPDATE SET process = excluded.process, began = excluded.began;
   WITH asked AS (
     SELECT unnest(string_to_array(_two, ',')) AS queue, true AS surely
     UNION ALL SELECT unnest(string_to_array(_next, ',')), false),
   chosen AS MATERIALIZED (
-    SELECT a.queue, s.place, s.process, EXISTS (SELECT FROM pg_stat_get_activity(s.process)) AS lives
+    SELECT a.queue, s.place, s.process,
+      EXISTS (SELECT FROM pg_stat_get_activity(s.process) p WHERE coalesce(p.backend_start = s.began, true)) AS lives
     FROM asked a CROSS JOIN LATERAL (
       SELECT * FROM (
-        (SELECT n.place, n.process FROM seriatim.sleeper n WHERE n.queue = a.queue AND n.place >= _from AND n.place <> _place
+        (SELECT n.place, n.process, n.began FROM seriatim.sleeper n WHERE n.queue = a.queue AND n.place >= _from AND n.place <> _place
           ORDER BY n.place LIMIT 2)
         UNION ALL
-        (SELECT n.place, n.process FROM seriatim.sleeper n WHERE n.queue = a.queue AND n.place < _from AND n.place <> _place
+        (SELECT n.place, n.process, n.began FROM seriatim.sleeper n WHERE n.queue = a.queue AND n.place < _from AND n.place <> _place
           ORDER BY n.place LIMIT 2)) n
       LIMIT 2) s),
   gone AS (

@@ -43,6 +43,7 @@ macro_rules! cases {
 
 cases! {
     a_push_wakes_two_and_what_they_leave_the_next_two
+    what_is_left_of_each_push_is_called_for
     who_cannot_claim_passes_a_wake_up_on_to_the_next_two
     what_not_every_process_may_take_wakes_all
     a_settle_after_which_a_bound_job_is_ready_wakes_all
