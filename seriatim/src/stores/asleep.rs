@@ -1,5 +1,5 @@
-//! The queues in which a process waits for work, as the other processes of the store know it: a push wakes two of those that
-//! wait. All of it is hints.
+//! The queues in which a process waits for work, as the other processes of the store know it: a push wakes two of the processes
+//! that wait. All of it is hints.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -7,15 +7,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::contract::QueueDue;
+use crate::contract::{Claimed, QueueDue};
 use crate::model::Timestamp;
 
-/// Who leaves something of a queue calls the next ones at most once in this time: others may be unable to take it.
+/// A process that leaves something in a queue calls the next two at most once in this time: they may be unable to take it.
 const CALLED_FOR: Duration = Duration::from_secs(1);
 
-/// Whether who asked waits now. By this machine's clock, since it is a hint.
+/// Whether the caller has to wait after this answer. By this machine's clock, since it is a hint.
 pub(super) fn waits(answer: &QueueDue) -> bool {
     answer.due.is_none_or(|due| due > Timestamp::of_this_machine())
+}
+
+/// Whether a claim left something in the queue that is due.
+pub(super) fn leaves_some(claimed: &Claimed) -> bool {
+    let now = claimed.turns.first().map(|turn| turn.claimed_at);
+    claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now)
 }
 
 /// What the others are to be told.
@@ -48,7 +54,7 @@ pub(super) struct Asleep {
 }
 
 impl Asleep {
-    /// Nothing is due in the queue: who claims from it waits now. Whether that is news.
+    /// Nothing is due in the queue, so this process waits for it now. Whether that is news.
     pub(super) fn falls_asleep(&mut self, queue: &Arc<str>) -> bool {
         if self.queues.contains(queue) {
             return false;

@@ -206,3 +206,26 @@ pub(super) async fn only_who_claims_is_taken_for_one_that_waits(place: &impl Pla
     waits.due(vec!["q".into()]).await.unwrap();
     known(place, 1).await;
 }
+
+/// A test of each of these cases, at a place of its own.
+macro_rules! cases {
+    ($place:expr; $($name:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            $crate::stores::waiting::$name(&$place.await).await;
+        }
+    )*};
+    ($place:expr) => {
+        $crate::stores::waiting::cases! { $place;
+            a_push_wakes_two_and_what_they_leave_the_next_two
+            what_is_left_of_each_push_is_called_for
+            who_cannot_claim_passes_a_wake_up_on_to_the_next_two
+            what_not_every_process_may_take_wakes_all
+            a_settle_after_which_a_bound_job_is_ready_wakes_all
+            who_waits_no_more_passes_a_wake_up_on
+            all_are_woken_if_fewer_than_two_wait
+            only_who_claims_is_taken_for_one_that_waits
+        }
+    };
+}
+pub(super) use cases;

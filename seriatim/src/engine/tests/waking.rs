@@ -185,7 +185,7 @@ async fn an_engine_that_is_woken_as_it_stops_passes_the_wake_up_on() {
     let running = Running::start(builder.worker("orders", |_: Batch<u32>| async {}));
     pass(secs(1)).await;
     let before = requests(&rig);
-    // The wake-up comes as it is told to stop.
+    // The push rings after the engine was asked to stop, and before its fetcher has ended.
     let jobs = vec![Job::new("orders", &1).unwrap()];
     let (_, pushed) = tokio::join!(running.stop(), rig.inner().push(Push { now: None, jobs }));
     pushed.unwrap();

@@ -28,6 +28,7 @@ use crate::contract::{
 };
 use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::{LaneId, Result, Timestamp, Token, Turn};
+use crate::stores::asleep::leaves_some;
 use crate::stores::room::Room;
 use crate::stores::state::State;
 
@@ -48,8 +49,7 @@ impl Consumer for Mysql {
         )?;
         self.inner.remembered.add(mine);
         count_call(&self.inner);
-        let now = claimed.turns.first().map(|turn| turn.claimed_at);
-        if claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now) {
+        if leaves_some(&claimed) {
             self.inner.leaves_some(&request.queue);
         } else {
             self.inner.falls_asleep(&request.queue);

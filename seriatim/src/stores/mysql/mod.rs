@@ -124,7 +124,7 @@ impl Inner {
         self.bell.ring(wake);
     }
 
-    /// Nothing is due in the queue for who claims from it. The others are told with the next poll.
+    /// Nothing is due in the queue. If this process claims from it, it waits now; the next poll tells the others.
     fn falls_asleep(&self, queue: &Arc<str>) {
         if self.bell.is_awaited(queue) {
             self.sleepers.asleep().falls_asleep(queue);
@@ -133,7 +133,7 @@ impl Inner {
 
     /// More is due in the queue than this process takes now.
     fn leaves_some(&self, queue: &str) {
-        // Only who polls can tell the others.
+        // A process that does not poll cannot tell the others.
         if self.bell.has_listeners() && self.sleepers.asleep().leaves_some(queue, Instant::now()) {
             self.news.notify_one();
         }

@@ -13,6 +13,7 @@ use crate::model::limits::{
     TURN_JOBS_MAX,
 };
 use crate::model::{Error, Mode, Queue, Result};
+use crate::stores::asleep::leaves_some;
 
 const CLAIM: &str = "SELECT * \
     FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
@@ -23,8 +24,7 @@ impl Consumer for Postgres {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         self.wake.claims(&request.queue);
         let claimed = self.claim_of(&request).await?;
-        let now = claimed.turns.first().map(|turn| turn.claimed_at);
-        if claimed.next_due.zip(now).is_some_and(|(due, now)| due <= now) {
+        if leaves_some(&claimed) {
             self.wake.leaves_some(&request.queue);
         } else {
             self.wake.falls_asleep(&request.queue);

@@ -152,7 +152,7 @@ impl Link {
         self.notices.news.notify_one();
     }
 
-    /// Nothing is due in the queue for who claims from it.
+    /// Nothing is due in the queue. If this process claims from it, it waits now.
     pub(super) fn falls_asleep(&self, queue: &Arc<str>) {
         if self.way.is_some() && self.bell.is_awaited(queue) {
             self.tell(|asleep| asleep.falls_asleep(queue));
@@ -166,7 +166,7 @@ impl Link {
 
     /// More is due in the queue than this process takes now.
     pub(super) fn leaves_some(&self, queue: &str) {
-        // Who does not listen sends only what it has to.
+        // A process that does not listen connects for pushes alone.
         if self.way.is_some() && self.bell.has_listeners() {
             self.tell(|asleep| asleep.leaves_some(queue, Instant::now()));
         }
@@ -327,8 +327,11 @@ async fn send(
     while way.servers.is_current(session) {
         if !listens && bell.has_listeners() {
             let (all, own) = (channel(&way.schema), own_channel(&way.schema, me.process));
-            let listen = format!("LISTEN {all}; LISTEN {own}; {FORGET}");
-            client.batch_execute(&in_schema(&listen, &way.schema)).await?;
+            // It is left to others where this session may only read.
+            if let Err(error) = client.batch_execute(&in_schema(FORGET, &way.schema)).await {
+                tracing::debug!(%error, "processes that are gone stay entered");
+            }
+            client.batch_execute(&format!("LISTEN {all}; LISTEN {own}")).await?;
             listens = true;
             // Wake-ups before this one were missed.
             bell.ring(&Wake::All);

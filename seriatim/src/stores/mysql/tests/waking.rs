@@ -213,6 +213,12 @@ async fn rows_for_other_processes_are_deleted_when_all_have_read_them() {
 /// A database, in which processes wait.
 struct Database(String);
 
+impl Database {
+    async fn new() -> Self {
+        Self(new_database().await)
+    }
+}
+
 impl Place for Database {
     async fn open(&self) -> SharedStore {
         open(&self.0).await
@@ -232,29 +238,11 @@ impl Place for Database {
     }
 }
 
-macro_rules! cases {
-    ($($name:ident)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            waiting::$name(&Database(new_database().await)).await;
-        }
-    )*};
-}
-
-cases! {
-    a_push_wakes_two_and_what_they_leave_the_next_two
-    what_is_left_of_each_push_is_called_for
-    who_cannot_claim_passes_a_wake_up_on_to_the_next_two
-    what_not_every_process_may_take_wakes_all
-    a_settle_after_which_a_bound_job_is_ready_wakes_all
-    who_waits_no_more_passes_a_wake_up_on
-    all_are_woken_if_fewer_than_two_wait
-    only_who_claims_is_taken_for_one_that_waits
-}
+waiting::cases!(Database::new());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_said_long_ago_that_it_waits_is_not_believed_and_forgotten() {
-    let database = Database(new_database().await);
+    let database = Database::new().await;
     let mut waiting = Waiting::new(&database).await;
     let old = "UPDATE seriatim_sleeper SET since = since - 100000000";
     session(&database.0).await.query_drop(old).await.unwrap();

@@ -9,6 +9,8 @@
 CREATE FUNCTION seriatim.wake(_channel text, _all text, _two text, _next text, _enters text, _leaves text, _place int, _process int)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+  -- In bytes; the server refuses 8,000. A message for more queues is for all.
+  _longest CONSTANT int := 7900;
   _from int := (random() * 2147483647)::int;
   _queues text;
   _named int[];
@@ -53,11 +55,11 @@ BEGIN
   INTO _queues, _named, _own
   FROM answer;
   _queues := CASE WHEN _all IS NOT NULL THEN concat_ws(',', nullif(_all, ''), _queues) END;
-  IF _queues IS NULL OR length(_queues) > 7900 THEN
+  IF _queues IS NULL OR length(_queues) > _longest THEN
     PERFORM pg_notify(_channel, '');
   ELSIF _queues <> '' THEN
     PERFORM pg_notify(_channel, _queues);
   END IF;
-  PERFORM pg_notify(_channel || '_' || process, CASE WHEN length(own) > 7900 THEN '' ELSE own END)
+  PERFORM pg_notify(_channel || '_' || process, CASE WHEN length(own) > _longest THEN '' ELSE own END)
   FROM unnest(_named, _own) n (process, own);
 END $$;

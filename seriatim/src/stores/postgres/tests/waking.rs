@@ -32,25 +32,7 @@ impl Place for Schema {
     }
 }
 
-macro_rules! cases {
-    ($($name:ident)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            waiting::$name(&Schema::new().await).await;
-        }
-    )*};
-}
-
-cases! {
-    a_push_wakes_two_and_what_they_leave_the_next_two
-    what_is_left_of_each_push_is_called_for
-    who_cannot_claim_passes_a_wake_up_on_to_the_next_two
-    what_not_every_process_may_take_wakes_all
-    a_settle_after_which_a_bound_job_is_ready_wakes_all
-    who_waits_no_more_passes_a_wake_up_on
-    all_are_woken_if_fewer_than_two_wait
-    only_who_claims_is_taken_for_one_that_waits
-}
+waiting::cases!(Schema::new());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_are_woken_if_one_of_two_is_gone_and_it_is_forgotten() {
@@ -87,4 +69,19 @@ async fn wake_ups_of_many_processes_wait_for_none_of_them() {
     for call in calls.collect::<Vec<_>>() {
         call.await.unwrap();
     }
+}
+
+/// As a server has that only shows pages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_may_only_read_hears_wake_ups() {
+    let schema = Schema::new().await;
+    let writer = open(&schema.0).await;
+    declare(&writer, Queue::fifo("q")).await;
+    let reads = "options=-c%20default_transaction_read_only%3Don";
+    let reader =
+        Postgres::connect(&format!("{}?schema={}&{reads}", url(), schema.0)).await.unwrap();
+    let mut wakeups = reader.wakeups();
+    wakeups.wait(SOON).await.expect("it listens now");
+    push(&writer, vec![job("a", 1)]).await;
+    wakeups.wait(SOON).await.expect("it hears the push");
 }
