@@ -112,9 +112,9 @@ impl Redis {
         let mut answer = self.link.call(&ACT, &key, &args).await?;
         let (count, mut unfinished) = (answer.int()? as u64, answer.list()?);
         while !unfinished.is_empty() {
-            // They may have no failed job any more.
+            // They may have no failed job any more, or may be claimed.
             args.0.truncate(ACT_LANES_FROM - 1);
-            args.flag(false);
+            args.text("2");
             while !unfinished.is_empty() {
                 args.text(&format!("n{}", unfinished.int()?));
             }

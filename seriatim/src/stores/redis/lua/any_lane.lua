@@ -200,14 +200,16 @@ function L.closed_jobs(l)
   return list
 end
 
-function L.members_in(key, l, most)
-  return call('ZRANGEBYLEX', key, '[' .. pad(l.n), '(' .. pad(l.n) .. '~', 'LIMIT', 0, most)
+-- Of `later`, those that are due at a time or after it.
+function L.members_in(key, l, most, from)
+  local first = '[' .. pad(l.n) .. (from and pad(from) or '')
+  return call('ZRANGEBYLEX', key, first, '(' .. pad(l.n) .. '~', 'LIMIT', 0, most)
 end
 function L.seq_in(member) return tonumber(string.sub(member, -16)) end
 
-function L.strays_in(key, l, most)
+function L.strays_in(key, l, most, from)
   local seqs, list = {}, {}
-  for i, member in ipairs(L.members_in(key, l, most)) do seqs[i] = L.seq_in(member) end
+  for i, member in ipairs(L.members_in(key, l, most, from)) do seqs[i] = L.seq_in(member) end
   J.read_jobs(seqs)
   for i, seq in ipairs(seqs) do
     list[i] = J.job_of(seq)

@@ -106,6 +106,8 @@ local function take_lane(member, id, record)
 end
 
 local BATCH = 1000
+-- Jobs whose size is not known yet, where payloads may be large.
+local TOLD_MAX = 50
 
 -- Entries of `arrivals` that mean nothing any more, as those of deleted lanes, are removed here. There may be a million: a claim
 -- that has passed this many leaves the others to the next, which its caller is told to make at once.
@@ -123,10 +125,13 @@ function T.pass_some()
   T.passed = T.passed + passed
 end
 
+-- Rounds after which nothing is claimed and nothing removed: a lane whose record is wrong must not hold the server up for ever.
+local VAIN_MAX = 100
+
 -- Claims the first lanes, at most so many. Answers whether it has claimed all that were ready.
 local function take_lanes(most)
-local all, is_drained = T.taken + most, false
-while T.taken < all and not is_drained and not T.is_full and not T.is_spent() and T.passed <= T.PASSED_MAX do
+local all, is_drained, vain = T.taken + most, false, 0
+while vain < VAIN_MAX and T.taken < all and not is_drained and not T.is_full and not T.is_spent() and T.passed <= T.PASSED_MAX do
   local wanted, before = math.min(all - T.taken, BATCH), T.taken
   local members, lane_ids, sub = candidates(wanted), {}, string.sub
   if not members[1] then return crashed_left > 0 end
@@ -135,6 +140,7 @@ while T.taken < all and not is_drained and not T.is_full and not T.is_spent() an
   local popped = members.arrivals and T.close_arrivals(lane_ids, records) or 0
   for i = popped + 1, #members do
     local record = records[i]
+    if T.bodies and T.untold() > TOLD_MAX then T.tell_jobs() end
     if T.is_spent() then break end
     local arrives = #members[i] == 14
     local waits = record and (not arrives or is_arrival(record))
@@ -152,6 +158,7 @@ while T.taken < all and not is_drained and not T.is_full and not T.is_spent() an
   else
     many('ZREM', K.ready, gone)
   end
+  vain = T.taken == before and popped == 0 and not gone[1] and vain + 1 or 0
   gone = {}
   T.tell_jobs()
   write_out()

@@ -67,7 +67,7 @@ end
 local function push_again(list)
   write_out()
   for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'parked', 'trouble', 'failing', 'lanes',
-    'runs', 'keys', 'progress' }) do
+    'runs', 'keys', 'progress', 'expiring' }) do
     call('DEL', K[key])
   end
   count('lanes', -number_of('lanes'))

@@ -7,7 +7,8 @@ local function of_shard(prefix)
   local n = call('HMGET', prefix .. 'meta', 'version', 'lanes', 'jobs', 'running', 'processed', 'failed')
   if not n[1] then return false end
   for i = 2, 6 do n[i] = tonumber(n[i] or '0') end
-  return { n[2], n[3], n[4], call('ZCARD', prefix .. 'trouble'), call('ZCARD', prefix .. 'dead'), n[5], n[6], first_due(prefix) }
+  local _, due = first_due(prefix)
+  return { n[2], n[3], n[4], call('ZCARD', prefix .. 'trouble'), call('ZCARD', prefix .. 'dead'), n[5], n[6], due or false }
 end
 
 local answer = { of_shard(KEYS[1]) }

@@ -2,8 +2,8 @@
 -- idempotency keys. Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is
 -- more, whether `parked` lacks lanes}.
 --
--- Reads expiring, done, dead and idemold up to now, and the jobs; removes these, from their lanes too. With limits also some
--- of paced.
+-- Reads expiring, done, dead and idemold up to now, and the jobs; removes these, from their lanes too, and some of arrivals.
+-- With limits also some of paced.
 if not S then return { {}, 0, {}, 0, 0, 0 } end
 NOW = clock(ARGV[1])
 even_when_full()
@@ -19,17 +19,22 @@ local function old(key, time, most)
   return list
 end
 
-local function each(list, act)
+-- Acts on the jobs of an index. What it names and is gone must not stop the sweep for ever.
+local function each(index, list, act)
   local ids = {}
   for _, member in ipairs(list) do
     local j = J.job_of(tonumber(member))
-    ids[#ids + 1], ids[#ids + 2] = j.seq, j.created
-    act(j, member)
+    if j then
+      ids[#ids + 1], ids[#ids + 2] = j.seq, j.created
+      act(j, member)
+    else
+      call('ZREM', index, member)
+    end
   end
   return ids
 end
 
-local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
+local expired = each(K.expiring, old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
   local l = L.lane_of(j.lane)
   L.take(l, j)
   J.finish(j, l.key, 'canceled', 'expired')
@@ -37,7 +42,7 @@ local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
 end)
 
 local finished = old(K.done, NOW, tonumber(ARGV[3]))
-each(finished, function(j, member)
+each(K.done, finished, function(j, member)
   call('ZREM', K.done, member)
   J.forget(j)
 end)
@@ -48,18 +53,19 @@ local function remove_dead(j)
 end
 local limits = call('HMGET', K.meta, 'keepdead', 'deadmax')
 local dead_most = tonumber(ARGV[4])
-local dead = each(old(K.dead, NOW - tonumber(limits[1]), dead_most), remove_dead)
+local dead = each(K.dead, old(K.dead, NOW - tonumber(limits[1]), dead_most), remove_dead)
 local over = call('ZCARD', K.dead) - tonumber(limits[2])
 local room = dead_most - #dead / 2
 if over > room then
   over, more = room, 1
 end
 if over > 0 then
-  for _, value in ipairs(each(call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
+  for _, value in ipairs(each(K.dead, call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
     dead[#dead + 1] = value
   end
 end
 
+first_arrival(P, true) -- a paused queue has no claims that remove what means nothing there
 place_touched() -- what is removed here is stored no more
 local names, are_more = W.sweep(K.idem, K.idemold, NOW, tonumber(ARGV[5]), math.max(S.remember, 60000000))
 if are_more then more = 1 end

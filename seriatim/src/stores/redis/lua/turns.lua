@@ -306,7 +306,10 @@ function T.close_light(id, record)
   return true
 end
 
--- Reads the jobs of lists that are to be told.
+-- How many turns of lists are to be told.
+function T.untold() return #T.wanted + #T.series end
+
+-- Reads their jobs.
 function T.tell_jobs()
   for i, record in ipairs(fields(K.jobs, T.wanted)) do
     T.list[T.places[i]] = record

@@ -1,5 +1,7 @@
 //! Listings with several steps, whose rows have equal sort values and disappear between two pages.
 
+use super::super::args::Args;
+use super::super::link::ACT;
 use super::depth::calls;
 use super::*;
 use crate::contract::{JobOrder, LaneOrder, Selection};
@@ -171,6 +173,48 @@ async fn an_action_on_all_lanes_takes_more_than_one_step() {
     let acted = store.act(act(LaneSelection::All, LaneAction::Pause)).await.unwrap();
     assert_eq!((acted.count, acted.more), (u64::from(LANES) - DEAD as u64, false));
     assert!(claim(&store, 100).await.is_empty());
+}
+
+#[tokio::test]
+async fn deleted_lanes_have_no_lag_however_many_they_were() {
+    let store = open(&new_prefix()).await;
+    declare(&store, Queue::parallel("q")).await;
+    push(&store, (0..1_500).map(|n| Job::new("q", &n).unwrap()).collect()).await;
+    let (lanes, action) = (LaneSelection::All, LaneAction::Delete);
+    let delete = Act { now: None, queue: "q".into(), lanes, action };
+    while store.act(delete.clone()).await.unwrap().more {}
+    push(&store, vec![Job::new("q", &0).unwrap().run_in(LEASE)]).await;
+    let stats = store.stats(None).await.unwrap().remove(0);
+    assert_eq!((stats.lanes, stats.lag), (1, Duration::ZERO));
+    store.sweep(Sweep { now: None, rows_max: 10 }).await.unwrap();
+    let stats = store.stats(None).await.unwrap().remove(0);
+    assert_eq!((stats.lanes, stats.lag), (1, Duration::ZERO));
+}
+
+/// The first step wakes workers, of which one may claim the key before the next.
+#[tokio::test]
+async fn all_jobs_of_an_exclusive_key_become_due_although_one_runs_before_the_last_step() {
+    const JOBS: usize = 500;
+    let store = open(&new_prefix()).await;
+    declare(&store, Queue::exclusive("q")).await;
+    push(&store, (0..JOBS as u32).map(|n| job("k", n).run_in(LEASE)).collect()).await;
+    let act = async |first: &str, lane: String| {
+        let mut args = Args::at(None);
+        args.text("run_now").text(first).text(&lane);
+        let key = store.key(Shard { queue: 1, shard: 0 }, "");
+        let mut answer = store.link.call(&ACT, &key, &args).await.unwrap();
+        answer.int().unwrap();
+        let mut rest = answer.list().unwrap();
+        (!rest.is_empty()).then(|| rest.int().unwrap())
+    };
+    let lane = act("0", "kk".to_owned()).await.expect("more than one step");
+    let mut turns = claim(&store, 1).await;
+    while act("2", format!("n{lane}")).await.is_some() {}
+    for _ in 1..JOBS {
+        assert!(done(&store, &turns).await[0].is_ok());
+        turns = claim(&store, 1).await;
+        assert_eq!(turns.len(), 1);
+    }
 }
 
 #[tokio::test]
