@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::contract::{
-    Claim, Declare, Heartbeat, Lease, NodeInfo, Push, Settle, SharedStore, Wakeups,
+    Cancel, Cancelled, Claim, Declare, Heartbeat, Lease, NodeInfo, Push, Settle, SharedStore,
+    Wakeups,
 };
 use crate::model::{Job, Queue, Settlement, Turn};
 
@@ -125,6 +126,20 @@ pub(super) async fn a_push_wakes_two_and_what_they_leave_the_next_two(place: &im
     assert_eq!(waiting.woken().await.len(), 0, "nothing is left");
 }
 
+pub(super) async fn who_cancels_a_job_is_woken_for_the_next_one_of_its_key(place: &impl Place) {
+    let store = place.open().await;
+    store.declare(Declare { now: None, queues: vec![Queue::fifo("q")] }).await.unwrap();
+    let mut wakeups = listen(&store).await;
+    let jobs = vec![job("k").run_in(LEASE), job("k")];
+    let pushed = store.push(Push { now: None, jobs }).await.unwrap();
+    assert!(claim(&store, 1).await.is_empty());
+    wakeups.forget();
+    let cancelled = store.cancel(Cancel { now: None, jobs: vec![pushed[0].job_id] }).await;
+    assert_eq!(cancelled.unwrap(), [Cancelled::Now]);
+    wakeups.wait(HEARD_WITHIN).await.expect("a wake-up");
+    assert_eq!(claim(&store, 1).await.len(), 1);
+}
+
 /// With several slots and several jobs: who was called has called others, and calls again for what is new.
 pub(super) async fn what_is_left_of_each_push_is_called_for(place: &impl Place) {
     let mut waiting = Waiting::new(place).await;
@@ -225,6 +240,7 @@ macro_rules! cases {
             who_waits_no_more_passes_a_wake_up_on
             all_are_woken_if_fewer_than_two_wait
             only_who_claims_is_taken_for_one_that_waits
+            who_cancels_a_job_is_woken_for_the_next_one_of_its_key
         }
     };
 }

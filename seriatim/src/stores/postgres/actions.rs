@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{JobKeys, column, kept, lane_number, micros, sought};
+use super::summons::Summons;
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
@@ -20,6 +21,7 @@ const CANCEL: &str = "SELECT * FROM seriatim.cancel($1, $2, $3, $4)";
 const REQUEUE: &str = "SELECT * FROM seriatim.requeue($1, $2, $3, $4, $5, $6, $7, $8)";
 const DELETE_DEAD: &str = "SELECT * FROM seriatim.delete_dead($1, $2, $3, $4, $5, $6, $7)";
 const ACT: &str = "SELECT * FROM seriatim.act($1, $2, $3, $4, $5, $6, $7)";
+const NAMES: &str = "SELECT name FROM seriatim.queue WHERE number = ANY ($1)";
 const AMEND: &str = "SELECT seriatim.amend($1, $2, $3, $4, $5, $6, $7, $8)";
 
 /// The same limit as for a bulk action.
@@ -41,6 +43,8 @@ impl Actions for Postgres {
             };
             answers[place] = answer;
         }
+        let ended = answers.iter().zip(&keys.queue).filter(|(one, _)| **one == Cancelled::Now);
+        self.ring_numbers(ended.map(|(_, queue)| *queue).collect()).await;
         Ok(answers)
     }
 
@@ -109,6 +113,17 @@ impl Actions for Postgres {
 }
 
 impl Postgres {
+    /// Wakes nodes of queues in which waiting jobs have ended: others of their keys may be due. If the server does not
+    /// answer, polling finds these.
+    pub(super) async fn ring_numbers(&self, queues: Vec<i32>) {
+        if queues.is_empty() {
+            return;
+        }
+        let rows = self.pool.query(NAMES, &[&queues]).await.unwrap_or_default();
+        let names: Vec<String> = rows.iter().filter_map(|row| column(row, "name").ok()).collect();
+        self.summon(&Summons::two(&Wake::of(names.iter().map(String::as_str))));
+    }
+
     /// A job's options with another node. Besides this, only a requeue changes options: it takes an ended batch out of them.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
         let view = self.job(job).await?.ok_or_else(no_waiting_job)?;

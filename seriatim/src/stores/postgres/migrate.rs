@@ -38,6 +38,7 @@ const STEPS: &[&str] = &[
     include_str!("sql/to_41.sql"),
     include_str!("sql/to_42.sql"),
     include_str!("sql/to_43.sql"),
+    include_str!("sql/to_44.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

@@ -132,8 +132,10 @@ impl Fleet for Postgres {
         let shown = micros_of(DEAD_NODE_SHOWN);
         let kept = micros_of(BATCH_KEPT);
         let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown, &kept]).await?;
+        let expired = job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?;
+        self.ring_numbers(expired.iter().map(|id| id.queue() as i32).collect()).await;
         Ok(Swept {
-            expired: job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?,
+            expired,
             completed: column::<_, i64>(&row, "o_completed")? as u64,
             dead: job_ids(&row, "o_dead", "o_dead_queue", "o_dead_created_at")?,
             more: column(&row, "o_more")?,

@@ -123,9 +123,12 @@ BEGIN
   INSERT INTO seriatim.tally (queue, claimed, retrying) SELECT queue, -count(*), sum(turned) FROM freed GROUP BY queue;
 END $$;
 
--- Opens kept jobs. If an equal job arrived meanwhile, they merge first: at most one of them may be open.
-CREATE FUNCTION seriatim.keep_jobs(_fates seriatim.fated[], _now bigint) RETURNS void
+-- Opens kept jobs. If an equal job arrived meanwhile, they merge first: at most one of them may be open. One of the two leaves
+-- their batch then: with _skip, it fails as leave_fated() does.
+CREATE FUNCTION seriatim.keep_jobs(_fates seriatim.fated[], _now bigint, _skip boolean) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+  _was text := current_setting('lock_timeout');
 BEGIN
   IF NOT EXISTS (SELECT FROM unnest(_fates) f WHERE f.fate = 5) THEN
     RETURN;
@@ -141,12 +144,16 @@ BEGIN
   FROM unnest(_fates) f
   CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o WHERE o.seq = f.seq OFFSET 0) o
   WHERE i.ctid = o.row AND f.fate = 5;
+  IF _skip THEN
+    PERFORM set_config('lock_timeout', '200ms', true);
+  END IF;
   PERFORM seriatim.unite(k.seq, o.seq, f.merge)
   FROM unnest(_fates) f
   CROSS JOIN LATERAL (SELECT * FROM seriatim.item n WHERE n.seq = f.seq AND n.merging OFFSET 0) k
   CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i
     WHERE i.lane = k.lane AND i.digest = k.digest AND i.merging AND NOT i.closed OFFSET 0) o
   WHERE f.fate = 5;
+  PERFORM set_config('lock_timeout', _was, true);
   UPDATE seriatim.item SET closed = false
   WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate = 5));
 END $$;
@@ -618,7 +625,7 @@ BEGIN
     _fates := seriatim.fates_of(_endings, _except);
     PERFORM seriatim.end_jobs(_fates, _t);
     PERFORM seriatim.free_lanes(_endings, _t);
-    PERFORM seriatim.keep_jobs(_fates, _t);
+    PERFORM seriatim.keep_jobs(_fates, _t, _skip);
     -- Before place() removes the empty lanes.
     PERFORM seriatim.count_turns(_fates, ARRAY(
       SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));

@@ -355,12 +355,13 @@ DECLARE
   _nothing_since bigint;
   _soonest bigint;
   _full boolean := true;
+  _looks int := (_q.shares->>'visits')::int;
 BEGIN
   o_lanes := '{}';
   o_mixed := '{}';
   o_cut := false;
   o_more := false;
-  FOR _visit IN 1 .. (_q.shares->>'visits')::int LOOP
+  FOR _visit IN 1 .. _looks LOOP
     EXIT WHEN _left = 0 OR o_cut;
     SELECT f.o_free, f.o_until INTO _free, _until FROM seriatim.free_turns(_limit, _whole.running, _whole.paced, _now) f;
     IF _free = 0 THEN
@@ -434,6 +435,11 @@ BEGIN
     IF _turns < _most OR _whole.given >= _weight THEN
       _whole.next := _group + 1;
       _whole.given := 0;
+    END IF;
+    -- So many groups that may start nothing: the others are looked at in a second, or when one of these may.
+    IF _visit = _looks AND o_lanes = '{}' THEN
+      _full := false;
+      _soonest := least(_soonest, _now + 1000000);
     END IF;
   END LOOP;
   o_now := CASE WHEN _clock THEN seriatim.clock() ELSE _now END;

@@ -117,16 +117,18 @@ BEGIN
 END $$;
 
 -- Deletes expired idempotency keys without a stored job. Those of stored jobs stay, so each sweep looks at the next
--- ones, about _rows_max: all that expired with one push are looked at together.
-CREATE FUNCTION seriatim.forget_names(_now bigint, _rows_max int) RETURNS void LANGUAGE plpgsql AS $$
+-- ones, about _rows_max: all that expired with one push are looked at together. Answers whether there are probably more to
+-- delete: most of these were deleted.
+CREATE FUNCTION seriatim.forget_names(_now bigint, _rows_max int) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   _from bigint;
   _to bigint;
+  _deleted bigint;
 BEGIN
   INSERT INTO seriatim.looked (until) SELECT -1 WHERE NOT EXISTS (SELECT FROM seriatim.looked) ON CONFLICT DO NOTHING;
   SELECT until INTO _from FROM seriatim.looked FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
-    RETURN;
+    RETURN false;
   END IF;
   _to := (SELECT until FROM seriatim.idempotency WHERE until > _from AND until <= _now
     ORDER BY until OFFSET _rows_max LIMIT 1);
@@ -137,7 +139,9 @@ BEGIN
     FOR UPDATE OF i SKIP LOCKED
   ) x
   WHERE d.ctid = x.row;
+  GET DIAGNOSTICS _deleted = ROW_COUNT;
   UPDATE seriatim.looked SET until = coalesce(_to, -1) WHERE until <> coalesce(_to, -1);
+  RETURN _to IS NOT NULL AND 2 * _deleted > _rows_max;
 END $$;
 
 -- Deletes nodes that died more than _node_shown ago, expired extensions, groups that use nothing of their limits, and batches
@@ -171,16 +175,19 @@ DECLARE
   _done_more boolean;
   _dead_more boolean;
   _fold_more boolean;
+  _names_more boolean;
+  _batches bigint;
 BEGIN
   SELECT * INTO o_expired, o_expired_queue, o_expired_created_at, _expired_more
   FROM seriatim.sweep_expired(_t, _rows_max);
   SELECT * INTO o_completed, _done_more FROM seriatim.sweep_done(_t, _rows_max);
   SELECT * INTO o_dead, o_dead_queue, o_dead_created_at, _dead_more
   FROM seriatim.sweep_dead(_t, _rows_max);
-  PERFORM seriatim.forget_names(_t, _rows_max);
+  _names_more := seriatim.forget_names(_t, _rows_max);
   PERFORM seriatim.sweep_rest(_t, _rows_max, _node_shown);
   DELETE FROM seriatim.job_batch WHERE id IN (
     SELECT id FROM seriatim.job_batch WHERE ended_at <= _t - _batch_kept LIMIT _rows_max FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS _batches = ROW_COUNT;
   _fold_more := seriatim.fold(10000);
-  o_more := _expired_more OR _done_more OR _dead_more OR _fold_more;
+  o_more := _expired_more OR _done_more OR _dead_more OR _fold_more OR _names_more OR _batches = _rows_max;
 END $$;

@@ -66,6 +66,34 @@ async fn an_open_transaction_on_a_batch_holds_up_the_settle_of_no_other_job() {
 }
 
 #[tokio::test]
+async fn an_open_transaction_on_the_batch_of_jobs_that_merge_holds_up_the_settle_of_no_other() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let queue = Queue::accumulate("q");
+    declare(&store, queue.clone()).await;
+    let callback = Job::new("calls", "x").unwrap().key("x");
+    store.open_batch(OpenBatch { now: None, id: "x".into(), callback }).await.unwrap();
+    push(&store, vec![job("a", 1), job("b", 2).batch("x")]).await;
+    let turns = claim(&store, "q", 2).await.turns;
+    push(&store, vec![job("b", 2).batch("x")]).await;
+    let holder = session().await;
+    let lock = "BEGIN; SELECT FROM seriatim.job_batch WHERE id = 'x' FOR UPDATE";
+    holder.batch_execute(&in_schema(lock, &schema)).await.unwrap();
+    let failed = Outcome::Retry { error: "boom".into(), retry_in: Some(LEASE) };
+    let plan = |turn| crate::store::plan(turn, &queue, &failed.clone().into(), &|_| LEASE);
+    let (of_x, others): (Vec<_>, Vec<_>) =
+        turns.iter().partition(|turn| turn.key.as_deref() == Some("b"));
+    let all = others.iter().chain(&of_x).map(|turn| plan(turn)).collect();
+    let request = Settle { skip_locked: true, ..Settle::now(all) };
+    let settled = timeout(SOON, store.settle(request)).await.expect("it waits for nobody");
+    assert_eq!(settled.unwrap(), [Settled::ok(Vec::new()), Settled::Busy]);
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    let settled = store.settle(Settle::now(of_x.into_iter().map(plan).collect())).await.unwrap();
+    assert!(settled[0].is_ok());
+    assert_eq!(store.batch("x".into()).await.unwrap().unwrap().pending, 1, "they have merged");
+}
+
+#[tokio::test]
 async fn an_open_transaction_on_the_key_of_a_callback_holds_up_the_settle_of_no_other_job() {
     let schema = new_schema();
     let (store, turns) = with_batches(&schema).await;

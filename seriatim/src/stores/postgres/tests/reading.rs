@@ -442,6 +442,22 @@ async fn a_sweep_looks_at_a_part_of_the_names_whose_jobs_are_stored_and_reaches_
     assert_eq!(left, (WAITING - BATCH) as i64);
 }
 
+/// As a node sweeps: at once after a sweep that says that there is more.
+#[tokio::test]
+async fn names_that_expired_are_all_forgotten_while_sweeps_say_that_there_is_more() {
+    let (_server, store) = alone().await;
+    declare(&store, Queue::parallel("q").idempotency_ttl(Duration::from_micros(1))).await;
+    for i in 0..40 {
+        push(&store, vec![Job::new("q", &i).unwrap().idempotency_key(i.to_string())]).await;
+    }
+    let turns = store.claim(claiming("q", 40)).await.unwrap().turns;
+    done(&store, &turns).await;
+    while store.sweep(Sweep { now: None, rows_max: 9 }).await.unwrap().more {}
+    let left = "SELECT count(*) FROM seriatim.idempotency";
+    let left: i64 = store.pool.query_one(left, &[]).await.unwrap().get(0);
+    assert!(left < 9, "{left} of 40");
+}
+
 #[tokio::test]
 async fn a_look_at_a_job_or_at_what_runs_reads_no_job_that_waits() {
     let (_server, store) = alone().await;

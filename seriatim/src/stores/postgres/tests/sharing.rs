@@ -24,6 +24,26 @@ fn limited() -> Queue {
     Queue::fifo("q").groups(Groups::each(Share::default().running(2))).running(6)
 }
 
+/// A claim visits 10,000 groups at most. If none of these may start anything, the next claim visits others in a second.
+#[tokio::test]
+async fn a_claim_that_visits_only_groups_at_their_limits_is_not_asked_for_again_at_once() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let each = Share::default().rate(Rate::per_hour(1));
+    declare(&store, Queue::fifo("q").groups(Groups::each(each))).await;
+    push(&store, (0..8).map(of_group).collect()).await;
+    let first = claim(&store, "q", 9).await.turns;
+    assert_eq!(first.len(), GROUPS.len());
+    assert!(done(&store, &first).await.iter().all(Settled::is_ok));
+    let fewer = "UPDATE seriatim.queue SET shares = jsonb_set(shares, '{visits}', '3')";
+    session().await.batch_execute(&in_schema(fewer, &schema)).await.unwrap();
+    let now = store.now().await.unwrap();
+    let claimed = claim(&store, "q", 9).await;
+    assert!(claimed.turns.is_empty());
+    let next = claimed.next_due.unwrap().since(now);
+    assert!((500..2_000).contains(&next.as_millis()), "{next:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_that_change_while_nodes_work_lose_no_place() {
     let schema = new_schema();

@@ -1,0 +1,1 @@
+-- From version 43: only functions changed.
