@@ -42,6 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_job_can_be_bound_to_another_node,
         a_waiting_job_can_be_deleted,
         n8_expired_jobs_are_swept,
+        jobs_that_merge_while_their_queue_changes_its_mode_expire_once,
         a_job_that_was_tried_expires_no_more,
         a_job_that_was_only_claimed_still_expires,
         a_requeued_job_does_not_expire_even_if_it_died_untried,
@@ -155,13 +156,19 @@ async fn requeued_jobs_of_a_key_are_handed_over_if_their_queue_is_parallel_by_no
     mut bench: Bench,
 ) {
     bench.queue(Mode::Fifo).await;
+    let mut ids = Vec::new();
     for tag in ["a", "b"] {
-        bench.push(job(tag)).await;
+        ids.push(bench.push(job(tag)).await.job_id);
         let turn = bench.one().await;
         bury(&mut bench, &turn).await;
     }
     bench.queue(Mode::Parallel).await;
-    assert_eq!(bench.requeue_all().await, 2);
+    // One after the other: the second comes back behind the first.
+    for id in ids {
+        let which = Selection::Jobs(vec![id]);
+        let requeued = Selected { now: Some(bench.now), queue: "q".into(), which };
+        assert_eq!(bench.store.requeue(requeued).await.unwrap().count, 1);
+    }
     let mut handed = Vec::new();
     for _ in 0..2 {
         for turn in bench.claim(1).await {
@@ -578,6 +585,22 @@ async fn a_waiting_job_can_be_deleted(mut bench: Bench) {
 
 async fn sweep(bench: &mut Bench, rows_max: usize) -> Swept {
     bench.store.sweep(Sweep { now: Some(bench.now), rows_max }).await.unwrap()
+}
+
+/// The third job is the first one since they merged.
+async fn jobs_that_merge_while_their_queue_changes_its_mode_expire_once(mut bench: Bench) {
+    let soon = bench.now + WAIT;
+    let jobs = ["a", "b", "a"].map(|tag| job(tag).expires_at(soon));
+    let pushed = bench.push_all(jobs.into()).await;
+    bench.declare(Queue::accumulate("q")).await;
+    bench.pass(WAIT);
+    let mut expired = sweep(&mut bench, 100).await.expired;
+    expired.sort_unstable();
+    assert_eq!(expired, [pushed[0].job_id, pushed[1].job_id]);
+    assert_eq!(sweep(&mut bench, 100).await.expired, []);
+    assert_eq!(bench.stats().await.jobs, 0);
+    bench.push(job("c")).await;
+    assert_eq!(tags(&bench.one().await), ["c"]);
 }
 
 async fn n8_expired_jobs_are_swept(mut bench: Bench) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use seriatim::store::PushStatus::{Duplicate, Merged, Queued};
 use seriatim::store::{Claim, Declaration, Declare, Past, QueueStats};
-use seriatim::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
+use seriatim::{Backoff, DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         n7_a_pushed_job_is_queued_and_known_by_its_id,
         an_undeclared_push_creates_the_queue_that_its_key_implies,
         a_key_must_fit_the_mode,
+        a_backoff_is_no_longer_than_a_delay_may_be,
         one_invalid_job_refuses_the_whole_batch,
         each_wrong_field_is_named,
         l4_equal_payloads_merge_to_the_least_score,
@@ -63,6 +64,15 @@ async fn an_undeclared_push_creates_the_queue_that_its_key_implies(mut bench: Be
     let modes: Vec<_> =
         queues.iter().map(|q| (q.queue.name.as_str(), q.queue.mode, q.declared)).collect();
     assert_eq!(modes, [("keyed", Mode::Exclusive, false), ("loose", Mode::Parallel, false)]);
+}
+
+async fn a_backoff_is_no_longer_than_a_delay_may_be(mut bench: Bench) {
+    let endless = Backoff::Exponential { base: WAIT, cap: Duration::MAX, jitter: 0 };
+    let refusal = bench.try_declare(Queue::parallel("q").backoff(endless)).await;
+    refused(refusal, ErrorKind::Invalid, "queues[0].backoff");
+    let mut job = loose("a");
+    job.options.backoff = Some(endless);
+    refused(bench.try_push(vec![job]).await, ErrorKind::Invalid, "jobs[0].backoff");
 }
 
 async fn a_key_must_fit_the_mode(mut bench: Bench) {

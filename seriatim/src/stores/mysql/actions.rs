@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::Mysql;
 use super::bodies::Bodies;
-use super::error::Try;
+use super::error::{Fail, Try};
 use super::gates::Lock;
 use super::job_row::DEAD;
 use super::load::Need;
@@ -25,7 +25,13 @@ use crate::stores::state::lane::Entry;
 impl Actions for Mysql {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let lock = Lock::queues_of_ids(&request.jobs);
-        transact!(self.inner, lock, request.now, work => cancel(work, &request.jobs))
+        let answers =
+            transact!(self.inner, lock, request.now, work => cancel(work, &request.jobs))?;
+        if answers.contains(&Cancelled::Now) {
+            // Others of their keys may be due.
+            self.inner.ring(&Wake::All);
+        }
+        Ok(answers)
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
@@ -64,7 +70,7 @@ impl Actions for Mysql {
 
 /// Most jobs that one transaction moves. Until it ends, others may wait for its rows: also pushes to other queues, if their
 /// key is the one before in the index of keys.
-const STEP_JOBS: usize = 1_000;
+pub(super) const STEP_JOBS: usize = 1_000;
 /// Most lanes that it acts on.
 const STEP_LANES: usize = 200;
 
@@ -111,7 +117,9 @@ async fn load_places(work: &mut Work<'_>, ids: &[JobId]) -> Try<()> {
         let from = format!("FROM seriatim_ended j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs})");
         work.read_ended(&from, Bodies::None).await?;
     }
-    Ok(())
+    // It may merge, end or come back while this waits for its lane.
+    let is_there = |(id, _): &(JobId, Option<u64>)| work.state.jobs.contains_key(id);
+    if found.iter().all(is_there) { Ok(()) } else { Err(Fail::Moved) }
 }
 
 async fn cancel(work: &mut Work<'_>, ids: &[JobId]) -> Try<Vec<Cancelled>> {
@@ -183,7 +191,9 @@ async fn act(work: &mut Work<'_>, request: &Act, mut rest: Rest) -> Try<(u64, Re
     let mode = work.state.queue(&request.queue)?.queue.mode;
     let moves = request.action.moves_jobs(mode);
     if rest.has_begun || moves && jobs > STEP_JOBS {
-        let (has_acted, is_left) = act_on_part(work, request, first, rest.has_begun).await?;
+        let (moved, is_left) = act_on_part(work, request, first, rest.has_begun).await?;
+        let runs = request.action == LaneAction::RunNow;
+        let has_acted = moved.is_some_and(|jobs| runs || jobs > 0);
         let count = u64::from(has_acted && !rest.has_begun);
         rest.lanes.drain(..usize::from(!is_left));
         return Ok((count, Rest { has_begun: is_left, ..rest }));
@@ -206,24 +216,33 @@ async fn act(work: &mut Work<'_>, request: &Act, mut rest: Rest) -> Try<(u64, Re
     Ok((acted.count, rest))
 }
 
-/// A step of an action on a long lane. Returns whether it did anything, and whether jobs are left for the next step.
+/// Deletes some jobs of a long lane; returns how many.
+pub(super) async fn delete_part(work: &mut Work<'_>, queue: &str, id: u64) -> Try<u64> {
+    let (lanes, action) = (LaneSelection::All, LaneAction::Delete);
+    let delete = Act { now: None, queue: queue.into(), lanes, action };
+    let (gone, _) = act_on_part(work, &delete, id, false).await?;
+    Ok(gone.unwrap_or_default() as u64)
+}
+
+/// A step of an action on a long lane. Returns how many jobs it was for, if it was for the lane,
+/// and whether some are left for the next step.
 async fn act_on_part(
     work: &mut Work<'_>,
     request: &Act,
     id: u64,
     has_begun: bool,
-) -> Try<(bool, bool)> {
+) -> Try<(Option<usize>, bool)> {
     let (_, owner) = condition(work, request)?;
     work.lock_lanes(&BTreeSet::from([id])).await?;
     let (Some(row), Some(lane)) = (work.lanes.get(&id), work.state.lanes.get(&id).cloned()) else {
-        return Ok((false, false));
+        return Ok((None, false));
     };
     let (ends_all, of_lane) = (request.action == LaneAction::Delete, owner == Owner::Lane);
     let runs = request.action == LaneAction::RunNow;
     // What begins to run goes on: only what waits changes.
     let is_busy = lane.hold.is_some() && !(runs && has_begun);
     if is_busy || of_lane && !ends_all && lane.retry_count < 0 {
-        return Ok((false, false));
+        return Ok((None, false));
     }
     let which = match request.action {
         // Those that are not due: see `later_order`.
@@ -261,7 +280,7 @@ async fn act_on_part(
         work.state.act_on_some(now, id, &seqs, request.action);
     }
     work.save().await?;
-    Ok((runs || !seqs.is_empty(), is_left))
+    Ok((Some(seqs.len()), is_left))
 }
 
 /// At most `most` dead jobs of a selection, oldest first, and whether there are more.
@@ -308,7 +327,7 @@ async fn load_dead(work: &mut Work<'_>, seqs: &[u64], bodies: Bodies) -> Try<()>
 async fn requeue(work: &mut Work<'_>, request: &Selected, most: usize) -> Try<Acted> {
     let (seqs, more) = select(work, request, most).await?;
     let row = work.state.queue(&request.queue)?;
-    let (queue, keyed, merges) = (row.number, row.queue.mode.is_keyed(), row.queue.merges());
+    let (queue, merges) = (row.number, row.queue.merges());
     let mut digests = Vec::new();
     let mut keys: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
     let mut undigested = false;
@@ -319,7 +338,8 @@ async fn requeue(work: &mut Work<'_>, request: &Selected, most: usize) -> Try<Ac
         );
         for row in work.rows(&sql).await? {
             let mut row = Columns::of(row);
-            keys.extend(row.maybe_text()?.filter(|_| keyed).map(|key| (queue, key)));
+            // Jobs with a key come back to its lane, also if the queue is `parallel` by now.
+            keys.extend(row.maybe_text()?.map(|key| (queue, key)));
             match row.bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
                 Some(digest) => digests.push(digest),
                 None => undigested = true,

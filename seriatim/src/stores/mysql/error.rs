@@ -16,6 +16,8 @@ pub(super) enum Fail {
     Alone,
     /// Something may still write lanes of these queues: the operation must wait for that before it locks the definitions.
     Open(BTreeSet<u32>),
+    /// A job was elsewhere when its lane was locked: repeat.
+    Moved,
     /// The part of a lane that was read was not enough: repeat with all of it.
     Partial,
     /// The statements sent ahead were not sufficient: repeat without them.
@@ -43,6 +45,9 @@ impl From<Fail> for Error {
         match fail {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
+            Fail::Moved => {
+                Error::new(ErrorKind::Unavailable, "the job was moved again and again: try again")
+            }
             Fail::Alone | Fail::Open(_) | Fail::Known | Fail::NotFast | Fail::Partial => {
                 Error::new(ErrorKind::Internal, "an operation failed after it was repeated")
             }
@@ -51,10 +56,11 @@ impl From<Fail> for Error {
 }
 
 impl Fail {
-    /// Whether the server rolled back because of concurrent calls, so that a retry is right: 1205 lock wait timeout,
-    /// 1213 deadlock, 1020 changed since it was read.
+    /// Whether concurrent calls are the reason, so that a retry is right. Of the server: 1205 lock wait timeout, 1213
+    /// deadlock, 1020 changed since it was read.
     pub(super) fn is_retriable(&self) -> bool {
-        matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
+        matches!(self, Self::Moved)
+            || matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
     }
 
     /// Whether another session kept a row locked for longer than this one waits.
@@ -81,6 +87,7 @@ impl Fail {
             | Self::Open(_)
             | Self::Known
             | Self::NotFast
+            | Self::Moved
             | Self::Partial => true,
             Self::Server(e) => !e.is_fatal(),
         }

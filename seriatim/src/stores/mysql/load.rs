@@ -445,33 +445,55 @@ impl Work<'_> {
     pub(super) async fn find(&mut self, ids: &[JobId]) -> Try<Vec<(JobId, Option<u64>)>> {
         let mut found = Vec::new();
         for ids in ids.chunks(LIST_MAX / 10) {
-            let names: Vec<String> = ids.iter().map(|id| bytes(&id.to_bytes())).collect();
-            let sql = format!(
-                "SELECT id, target FROM seriatim_alias FORCE INDEX (PRIMARY) WHERE id IN ({})",
-                names.join(",")
-            );
-            let mut wanted: BTreeSet<JobId> = ids.iter().copied().collect();
-            for row in self.committed(&sql).await? {
-                let mut row = Columns::of(row);
-                let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
-                wanted.remove(&alias);
-                wanted.insert(target);
-                self.state.jobs.insert(alias, Location::Alias(target));
-            }
-            let seqs = list(wanted.iter().map(|id| id.seq()));
-            let sql = format!(
-                "SELECT seq, q, created, lane FROM seriatim_job FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) UNION ALL \
-                 SELECT id, q, j_created, id FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
-                 SELECT seq, q, created, NULL FROM seriatim_ended FORCE INDEX (PRIMARY) WHERE seq IN ({seqs})"
-            );
-            for row in self.committed(&sql).await? {
-                let mut row = Columns::of(row);
-                let (seq, q) = (row.int()? as u64, row.int()? as u32);
-                let id = JobId::new(Timestamp::from_micros(row.int()?), q, 0, seq);
-                let lane = row.maybe_int()?.map(|lane| lane as u64);
-                if wanted.contains(&id) {
-                    found.push((id, lane));
-                }
+            let wanted: BTreeSet<JobId> = ids.iter().copied().collect();
+            let mut here = self.find_jobs(&wanted).await?;
+            let known: BTreeSet<JobId> = here.iter().map(|(id, _)| *id).collect();
+            // Afterwards: what merges in between is an alias by then.
+            let targets = self.find_targets(&(&wanted - &known)).await?;
+            here.extend(self.find_jobs(&(&targets - &known)).await?);
+            found.extend(here);
+        }
+        Ok(found)
+    }
+
+    /// The jobs that these were merged into.
+    async fn find_targets(&mut self, ids: &BTreeSet<JobId>) -> Try<BTreeSet<JobId>> {
+        let mut targets = BTreeSet::new();
+        if ids.is_empty() {
+            return Ok(targets);
+        }
+        let names: Vec<String> = ids.iter().map(|id| bytes(&id.to_bytes())).collect();
+        let sql = format!(
+            "SELECT id, target FROM seriatim_alias FORCE INDEX (PRIMARY) WHERE id IN ({})",
+            names.join(",")
+        );
+        for row in self.committed(&sql).await? {
+            let mut row = Columns::of(row);
+            let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
+            targets.insert(target);
+            self.state.jobs.insert(alias, Location::Alias(target));
+        }
+        Ok(targets)
+    }
+
+    async fn find_jobs(&mut self, ids: &BTreeSet<JobId>) -> Try<Vec<(JobId, Option<u64>)>> {
+        let mut found = Vec::new();
+        if ids.is_empty() {
+            return Ok(found);
+        }
+        let seqs = list(ids.iter().map(|id| id.seq()));
+        let sql = format!(
+            "SELECT seq, q, created, lane FROM seriatim_job FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) UNION ALL \
+             SELECT id, q, j_created, id FROM seriatim_lane FORCE INDEX (PRIMARY) WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
+             SELECT seq, q, created, NULL FROM seriatim_ended FORCE INDEX (PRIMARY) WHERE seq IN ({seqs})"
+        );
+        for row in self.committed(&sql).await? {
+            let mut row = Columns::of(row);
+            let (seq, q) = (row.int()? as u64, row.int()? as u32);
+            let id = JobId::new(Timestamp::from_micros(row.int()?), q, 0, seq);
+            let lane = row.maybe_int()?.map(|lane| lane as u64);
+            if ids.contains(&id) {
+                found.push((id, lane));
             }
         }
         Ok(found)

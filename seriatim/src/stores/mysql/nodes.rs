@@ -13,7 +13,7 @@ use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::{Work, by_id};
 use super::{Inner, Mysql, claim, rescue};
 use crate::contract::{
-    Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
+    Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept, Wake,
 };
 use crate::model::{Error, ErrorKind, NodeId, Result, Timestamp, Turn};
 use crate::stores::json::json;
@@ -63,11 +63,15 @@ impl Fleet for Mysql {
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        transact!(
+        let swept = transact!(
             self.inner, Lock::Sweep, request.now, work => super::sweep::sweep(
                 work, request.most(), &self.inner.names_to
             )
-        )
+        )?;
+        if !swept.expired.is_empty() {
+            self.inner.ring(&Wake::All);
+        }
+        Ok(swept)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Mysql;
+use super::actions::{STEP_JOBS, delete_part};
 use super::bodies::Bodies;
 use super::error::Try;
 use super::gates::{Lock, wait_for_claims};
@@ -117,7 +118,13 @@ async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> 
     let claimed = work.rows(&sql).await?.into_iter().next().map(|row| Columns::of(row).int());
     work.state.close_queue(&request.queue, claimed.transpose()?.unwrap_or_default() as u64)?;
     let rows_max = request.rows_max.clamp(1, STEP_ROWS);
-    let lanes_left = load_lanes(work, queue, rows_max).await?;
+    let lanes_left = match load_lanes(work, queue, rows_max).await? {
+        Loaded::Long(lane) => {
+            let count = delete_part(work, &request.queue, lane).await?;
+            return Ok(Acted { count, more: true });
+        }
+        Loaded::Lanes { more } => more,
+    };
     let from =
         format!("FROM seriatim_ended j WHERE j.q = {queue} LIMIT {} FOR UPDATE", rows_max + 1);
     work.read_ended(&from, Bodies::None).await?;
@@ -142,8 +149,18 @@ async fn forget_counters(work: &mut Work<'_>, queue: u32) -> Try<()> {
     work.write_figures(&changes).await
 }
 
-/// Locks and reads lanes with about `rows_max` jobs, at least one lane. Returns whether there are more.
-async fn load_lanes(work: &mut Work<'_>, queue: u32, rows_max: usize) -> Try<bool> {
+/// What is deleted next.
+enum Loaded {
+    Lanes {
+        /// Whether there are more.
+        more: bool,
+    },
+    /// A lane with so many jobs that they go in parts.
+    Long(u64),
+}
+
+/// Locks and reads lanes with about `rows_max` jobs, at least one lane, unless that is a long one.
+async fn load_lanes(work: &mut Work<'_>, queue: u32, rows_max: usize) -> Try<Loaded> {
     let sql = format!(
         "SELECT id, n + c FROM seriatim_lane WHERE q = {queue} LIMIT {} FOR UPDATE",
         rows_max + 1
@@ -151,15 +168,19 @@ async fn load_lanes(work: &mut Work<'_>, queue: u32, rows_max: usize) -> Try<boo
     let (mut ids, mut jobs, mut more) = (BTreeSet::new(), 0, false);
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
-        if jobs >= rows_max {
+        let (id, of_lane) = (row.int()? as u64, row.int()? as usize);
+        if of_lane > STEP_JOBS && ids.is_empty() {
+            return Ok(Loaded::Long(id));
+        }
+        if jobs >= rows_max || of_lane > STEP_JOBS {
             more = true;
             break;
         }
-        ids.insert(row.int()? as u64);
-        jobs += (row.int()? as usize).max(1);
+        ids.insert(id);
+        jobs += of_lane.max(1);
     }
     work.lock_lanes(&ids).await?;
     let lanes: Vec<u64> = work.lanes.keys().copied().collect();
     work.load_jobs(&lanes, Need::All, true, Bodies::None, &HashMap::new()).await?;
-    Ok(more)
+    Ok(Loaded::Lanes { more })
 }

@@ -51,7 +51,7 @@ impl Attempt {
         if !fail.is_retriable() || self.tries >= TRIES_MAX {
             return Some(fail.into());
         }
-        tracing::debug!("MySQL rolled back a call; it is repeated");
+        tracing::debug!("a call that met others was rolled back; it is repeated");
         pool.repeated.fetch_add(1, Ordering::Relaxed);
         None
     }

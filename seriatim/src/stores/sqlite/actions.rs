@@ -331,7 +331,7 @@ impl Tx<'_> {
     }
 
     /// Acts on a lane; at most `most` jobs leave it. Returns whether it did anything, and how many jobs left.
-    fn act_on(
+    pub(super) fn act_on(
         &mut self,
         id: i64,
         action: LaneAction,

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use rusqlite::params;
 
 use super::Sqlite;
+use super::actions::STEP_JOBS;
 use super::row::Job;
 use super::tx::{QueueRow, Tx};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, too_many_queues};
-use crate::contract::{Acted, Declare, DeleteQueue, Queues};
+use crate::contract::{Acted, Declare, DeleteQueue, LaneAction, Queues};
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::{Leave, Queue, Result};
 
@@ -178,9 +179,16 @@ impl Tx<'_> {
             let limit = params![queue, rows_max as i64];
             let lanes: Vec<(i64, i64)> =
                 self.rows(&sql, limit, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            if let Some(&(id, items)) = lanes.first()
+                && items as usize > STEP_JOBS
+            {
+                // A long one goes in parts.
+                let (_, gone) = self.act_on(id, LaneAction::Delete, false, STEP_JOBS)?;
+                return Ok((jobs + gone as u64, true));
+            }
             let mut rows = jobs as usize;
             let fits = |(_, items): &&(i64, i64)| {
-                let fits = rows < rows_max;
+                let fits = rows < rows_max && *items as usize <= STEP_JOBS;
                 rows += 1 + *items as usize;
                 fits
             };

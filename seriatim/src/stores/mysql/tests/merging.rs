@@ -1,7 +1,9 @@
 //! Jobs that were merged into others.
 
 use super::*;
-use crate::contract::{Actions, Selected, Selection};
+use crate::contract::{
+    Act, Actions, Cancel, Cancelled, LaneAction, LaneSelection, Selected, Selection,
+};
 use crate::model::{Due, Fate, Keep};
 
 /// Ends a turn with all its jobs having this fate.
@@ -13,6 +15,31 @@ async fn end(store: &Mysql, turn: &Turn, fate: Fate) {
 
 async fn id_of(store: &Mysql, job: Job) -> crate::JobId {
     store.push(Push { now: None, jobs: vec![job] }).await.unwrap()[0].job_id
+}
+
+/// The settle merges the job that waits into the one that ran, in whatever moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_merges_while_it_is_cancelled_is_known() {
+    let database = new_database().await;
+    let (store, other) = (open(&database).await, open(&database).await);
+    declare(&store, Queue::accumulate("q")).await;
+    for round in 0..60 {
+        push(&store, vec![job("k", 1)]).await;
+        let turn = claim(&store, "q", 1).await.turns.remove(0);
+        let waiting = id_of(&store, job("k", 1)).await;
+        let cancel = async {
+            // At another moment of the settle each time.
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+            other.cancel(Cancel { now: None, jobs: vec![waiting] }).await.unwrap()
+        };
+        let (cancelled, ()) = tokio::join!(cancel, end(&store, &turn, Fate::Keep));
+        assert_eq!(cancelled, [Cancelled::Now], "round {round}");
+        let lanes = LaneSelection::All;
+        let delete = Act { now: None, queue: "q".into(), lanes, action: LaneAction::Delete };
+        store.act(delete).await.unwrap();
+    }
 }
 
 #[tokio::test]

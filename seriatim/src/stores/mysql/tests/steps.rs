@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::{
-    Act, Actions, JobQuery, JobState, LaneAction, LaneSelection, Selected, Selection,
+    Act, Actions, DeleteQueue, JobQuery, JobState, LaneAction, LaneSelection, Selected, Selection,
 };
 use crate::model::{Mode, Outcome, plan};
 
@@ -51,6 +51,27 @@ async fn a_burial_and_a_requeue_of_a_long_lane_take_several_transactions() {
     assert_eq!((acted.count, acted.more), (u64::from(JOBS), false));
     assert_eq!(committed(&store), 3);
     assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), JOBS as usize);
+}
+
+#[tokio::test]
+async fn a_queue_with_a_long_key_is_deleted_in_parts() {
+    let store = open(&new_database().await).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("short", 0)]).await;
+    push(&store, (0..JOBS).map(|number| job("k", number)).collect()).await;
+    let (mut left, mut calls) = (u64::from(JOBS) + 1, 0);
+    loop {
+        let request = DeleteQueue { queue: "q".into(), rows_max: 10_000 };
+        let acted = store.delete_queue(request).await.unwrap();
+        assert!(acted.count <= 1_001, "{acted:?}");
+        (left, calls) = (left - acted.count, calls + 1);
+        if !acted.more {
+            break;
+        }
+        assert_eq!(store.stats(None).await.unwrap()[0].jobs, left);
+    }
+    assert_eq!((left, store.stats(None).await.unwrap().len()), (0, 0));
+    assert!(calls >= 3, "{calls} calls");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use super::super::connect_writer;
 use super::super::migrate::migrate;
 use super::super::tx::{Definitions, Tx};
 use super::*;
-use crate::contract::{Act, LaneAction, LaneSelection};
+use crate::contract::{Act, DeleteQueue, LaneAction, LaneSelection};
 use crate::model::limits::PROMOTE_JOBS_MAX;
 use crate::model::{Mode, Queue, Timestamp};
 
@@ -60,6 +60,24 @@ fn an_action_on_a_long_lane_moves_a_bounded_number_of_jobs_in_each_step() {
         });
         assert_eq!((left, lanes, steps), (0, 1, 3), "{action:?}");
     }
+}
+
+#[test]
+fn a_queue_with_a_long_key_is_deleted_in_parts() {
+    let jobs = STEP_JOBS as i64 * 5 / 2;
+    with_failed(jobs as u32, |tx| {
+        let (mut left, mut steps) = (jobs, 0);
+        let request = DeleteQueue { queue: "q".into(), rows_max: 10_000 };
+        while tx.delete_queue(&request).unwrap().more {
+            let now_left = count(tx, "item") + count(tx, "lane WHERE seq IS NOT NULL");
+            assert!(left - now_left <= STEP_JOBS as i64 + 1, "{left}, then {now_left}");
+            (left, steps) = (now_left, steps + 1);
+        }
+        assert!(steps >= 2 && left <= STEP_JOBS as i64, "{steps} steps, {left} jobs");
+        for table in ["item", "lane", "body", "alias", "queue"] {
+            assert_eq!(count(tx, table), 0, "{table}");
+        }
+    });
 }
 
 /// Runs `body` among the jobs of an `exclusive` key that are due in an hour, and tells it when.
