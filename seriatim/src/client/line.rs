@@ -1,16 +1,20 @@
 //! The line of callers with a single job each: one pushes, and those that arrive meanwhile go together in the next push.
 //!
-//! Whoever has pushed hands the lead to a caller that still waits. So the next push runs where that caller runs, whatever
-//! becomes of the one before: it may be dropped, panic, or end with its runtime. One that takes long, as behind a key that
+//! Whoever has pushed hands the lead to a caller that still waits. So the next push runs on the runtime of that caller,
+//! whatever becomes of the one before: it may be dropped, panic, or end with its runtime. It is a task of its own: a caller
+//! whose future nobody polls, as between two items of a stream, holds up nobody. One that takes long, as behind a key that
 //! a user's transaction has locked, hands it on before its end: jobs of its keys wait for it, and others go beside it.
 
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use super::slow::{Lock, Slow, locks_of};
+use super::slow::{Lock, SLOW_AFTER, Slow, locks_of};
 use super::{Shared, only};
 use crate::contract::Pushed;
 use crate::lock::lock;
@@ -19,6 +23,9 @@ use crate::model::{Error, ErrorKind, Job, Result};
 const GROUP_JOBS_MAX: usize = 1_000;
 /// Most payload bytes in a group; a single job may be larger.
 const GROUP_BYTES_MAX: usize = 8 << 20;
+/// A push in the future of its caller, or that has not begun, is not polled if it still leads then: a slow one would have
+/// handed the lead on.
+const STALLED_AFTER: Duration = SLOW_AFTER.saturating_mul(2);
 
 /// Callers that wait behind the push under way.
 #[derive(Default)]
@@ -32,34 +39,33 @@ pub(super) struct Line {
 struct State {
     /// Whether a caller is pushing now; it looks at `waiting` afterwards.
     led: bool,
+    /// Whether that depends on somebody who polls it.
+    may_stall: bool,
+    /// Which lead this is: one that was taken over hands nothing on.
+    number: u64,
     waiting: VecDeque<Waiting>,
 }
 
 struct Waiting {
     job: Job,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Result<Pushed>>,
+    runtime: Handle,
 }
 
-/// The answer to a waiting caller.
-enum Answer {
-    Pushed(Result<Pushed>),
-    /// It pushes next, its own job and those of others.
-    Leads(Box<(Leading, Job)>),
-}
-
-/// Leadership of the line. Its drop, also by cancellation or a panic, hands it on.
-struct Leading(Arc<Shared>);
+/// Leadership of the line, and its number. Its drop, also by cancellation or a panic, hands it on.
+struct Leading(Arc<Shared>, u64);
 
 /// At the drop, what waited for a slow push can go.
 struct Passed<'a>(&'a Arc<Shared>);
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        loop {
-            let Some(Waiting { job, answer }) = self.0.line.next() else { return };
-            if !answer.is_closed() {
-                // If the caller leaves now, the lead is dropped with the answer, and handed on again.
-                let _ = answer.send(Answer::Leads(Box::new((Self(self.0.clone()), job))));
+        while let Some((waiting, number)) = self.0.line.next(self.1) {
+            self.1 = number;
+            if !waiting.answer.is_closed() {
+                let (leading, runtime) = (Self(self.0.clone(), number), waiting.runtime.clone());
+                // If the runtime ends now, the lead is dropped with the task, and handed on again.
+                runtime.spawn(leading.push_group(waiting));
                 return;
             }
         }
@@ -68,20 +74,39 @@ impl Drop for Leading {
 
 impl Drop for Passed<'_> {
     fn drop(&mut self) {
-        let led = std::mem::replace(&mut lock(&self.0.line.state).led, true);
-        if !led {
-            drop(Leading(self.0.clone()));
-        }
+        let leading = {
+            let mut state = lock(&self.0.line.state);
+            (!state.led).then(|| Leading(self.0.clone(), state.lead()))
+        };
+        drop(leading);
+    }
+}
+
+impl State {
+    /// Begins a lead; returns its number.
+    fn lead(&mut self) -> u64 {
+        (self.led, self.may_stall, self.number) = (true, true, self.number + 1);
+        self.number
     }
 }
 
 impl Line {
-    /// The next one to lead.
-    fn next(&self) -> Option<Waiting> {
+    /// The next one to lead, and the number of its lead.
+    fn next(&self, number: u64) -> Option<(Waiting, u64)> {
         let mut state = lock(&self.state);
+        if state.number != number {
+            return None;
+        }
         let place = state.waiting.iter().position(|waiting| !self.slow.holds_up(&waiting.job));
-        state.led = place.is_some();
-        state.waiting.remove(place?)
+        state.led = false;
+        let waiting = state.waiting.remove(place?)?;
+        Some((waiting, state.lead()))
+    }
+
+    /// The lead has not stalled.
+    fn is_polled(&self, number: u64) {
+        let mut state = lock(&self.state);
+        state.may_stall &= state.number != number;
     }
 }
 
@@ -89,24 +114,19 @@ impl Shared {
     /// Pushes a job: at once if nobody else pushes, otherwise with those of others.
     pub(super) async fn push_in_line(self: &Arc<Self>, job: Job) -> Result<Pushed> {
         let (answer, mut answered) = oneshot::channel();
-        if let Some((leading, job)) = self.enter(Waiting { job, answer }) {
+        let caller = Waiting { job, answer, runtime: Handle::current() };
+        if let Some((leading, job)) = self.enter(caller) {
             return self.push_one(&mut Some(leading), job).await;
         }
         loop {
-            match answered.await {
-                Ok(Answer::Pushed(pushed)) => return pushed,
-                Ok(Answer::Leads(lead)) => {
-                    let (leading, job) = *lead;
-                    let (answer, again) = oneshot::channel();
-                    // A caller that gives up must not take the others' push with it.
-                    tokio::spawn(leading.push_group(Waiting { job, answer }));
-                    answered = again;
-                }
-                Err(_) => {
+            match timeout(STALLED_AFTER, &mut answered).await {
+                Ok(Ok(pushed)) => return pushed,
+                Ok(Err(_)) => {
                     let why =
                         "the push of several callers' jobs panicked, or its runtime has ended";
                     return Err(Error::new(ErrorKind::Unavailable, why));
                 }
+                Err(_) => drop(self.taken_over()),
             }
         }
     }
@@ -118,8 +138,13 @@ impl Shared {
             state.waiting.push_back(caller);
             return None;
         }
-        state.led = true;
-        Some((Leading(self.clone()), caller.job))
+        Some((Leading(self.clone(), state.lead()), caller.job))
+    }
+
+    /// The lead that has stalled, if it has.
+    fn taken_over(self: &Arc<Self>) -> Option<Leading> {
+        let mut state = lock(&self.line.state);
+        (state.led && state.may_stall).then(|| Leading(self.clone(), state.lead()))
     }
 
     async fn push_one(self: &Arc<Self>, lead: &mut Option<Leading>, job: Job) -> Result<Pushed> {
@@ -135,10 +160,12 @@ impl Shared {
         locks: impl FnOnce() -> Vec<Lock>,
     ) -> Result<Vec<Pushed>> {
         let mut push = pin!(self.push(jobs));
+        let number = lead.as_ref().map(|lead| lead.1);
+        let is_polled = || number.into_iter().for_each(|number| self.line.is_polled(number));
         tokio::select! {
             biased;
             pushed = &mut push => pushed,
-            slow = self.line.slow.begin(locks) => {
+            slow = self.line.slow.begin(is_polled, locks) => {
                 // Dropped behind the other.
                 let _passed = Passed(self);
                 let _slow = slow;
@@ -153,6 +180,7 @@ impl Leading {
     /// Pushes the job of the caller that leads, and those of callers behind it.
     async fn push_group(self, first: Waiting) {
         let shared = self.0.clone();
+        shared.line.is_polled(self.1);
         let followers = self.followers(first.job.payload.as_bytes().len());
         let group = [first].into_iter().chain(followers);
         let (jobs, answers): (Vec<Job>, Vec<_>) =
@@ -162,21 +190,21 @@ impl Leading {
         match shared.push_leading(lead, jobs, locks).await {
             Ok(pushed) => {
                 for (answer, pushed) in answers.into_iter().zip(pushed) {
-                    let _ = answer.send(Answer::Pushed(Ok(pushed)));
+                    let _ = answer.send(Ok(pushed));
                 }
             }
             // One invalid job refuses the whole batch: each caller gets the error of its own job.
             Err(error) if is_refusal(&error) => {
                 for (job, answer) in copies.into_iter().zip(answers) {
                     let pushed = shared.push_one(lead, job).await;
-                    let _ = answer.send(Answer::Pushed(pushed));
+                    let _ = answer.send(pushed);
                 }
             }
             // The batch may be stored although the answer was lost, or cannot be used, so another push could duplicate
             // it. Each caller decides for its own job.
             Err(error) => {
                 for answer in answers {
-                    let _ = answer.send(Answer::Pushed(Err(same(&error))));
+                    let _ = answer.send(Err(same(&error)));
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::lock::lock;
 use crate::model::Job;
 
 /// A push that takes longer is slow.
-const SLOW_AFTER: Duration = Duration::from_millis(50);
+pub(super) const SLOW_AFTER: Duration = Duration::from_millis(50);
 /// Most slow pushes that others go beside: the store has other calls too.
 const SLOW_MAX: usize = 3;
 
@@ -45,9 +45,15 @@ impl Slow {
         !locks.is_empty() && locks_of(job).any(|lock| locks.contains(&lock))
     }
 
-    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs.
-    pub(super) async fn begin(&self, locks: impl FnOnce() -> Vec<Lock>) -> SlowPush<'_> {
+    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs. `is_polled` is
+    /// called when it is slow.
+    pub(super) async fn begin(
+        &self,
+        is_polled: impl FnOnce(),
+        locks: impl FnOnce() -> Vec<Lock>,
+    ) -> SlowPush<'_> {
         tokio::time::sleep(SLOW_AFTER).await;
+        is_polled();
         let (place, jobs) = (self.places.acquire().await.ok(), locks());
         lock(&self.locks).extend(jobs.iter().cloned());
         SlowPush { slow: self, locks: jobs, _place: place }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::JobState;
 use crate::*;
@@ -322,6 +324,30 @@ async fn a_caller_that_gives_up_leaves_nobody_behind() {
     assert!(client.push(Job::new("mail", &3).unwrap()).await.is_ok());
     let id = client.push(Job::new("mail", &4).unwrap()).await.unwrap().job_id;
     assert_eq!(rig.job(id).await.unwrap().unwrap().state, JobState::Queued);
+}
+
+/// As between two items of a stream of pushes.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_nobody_polls_holds_up_no_other() {
+    let rig = Rig::new();
+    let client = Client::new(rig.shared());
+    let push = |number: u32| client.push(Job::new("mail", &number).unwrap());
+    let soon = async |number| tokio::time::timeout(secs(1), push(number)).await.expect("it goes");
+    let (mut first, mut second) = (Box::pin(push(1)), Box::pin(push(2)));
+    // The second waits behind the first.
+    for one in [&mut first, &mut second] {
+        assert!(futures_util::poll!(one).is_pending());
+    }
+    soon(3).await.unwrap();
+    first.await.unwrap();
+    soon(4).await.unwrap();
+    second.await.unwrap();
+    let mut pushes = stream::iter(5..30).map(push).buffer_unordered(4);
+    while let Some(pushed) = pushes.next().await {
+        pushed.unwrap();
+        soon(30).await.unwrap();
+    }
+    assert_eq!(rig.stats(None).await.unwrap()[0].jobs, 29 + 25);
 }
 
 #[tokio::test(start_paused = true)]
