@@ -160,7 +160,10 @@ impl Cron {
     }
 
     fn names_hours(&self) -> bool {
-        self.expression.split_whitespace().nth(1).is_some_and(|hours| !hours.contains('*'))
+        self.expression
+            .split_whitespace()
+            .nth(1)
+            .is_some_and(|hours| !matches!(hours, "*" | "*/1" | "0-23"))
     }
 
     /// The key of its jobs.
@@ -282,6 +285,14 @@ mod tests {
         let quarters = berlin("*/15 2 * * *", 9);
         let night = ["31 00:00", "31 00:15", "31 00:30", "31 00:45", "01 01:00"];
         assert_eq!(quarters[4..], night);
+    }
+
+    #[test]
+    fn a_schedule_for_every_other_hour_names_hours() {
+        let spring = ticks("0 */2 * * *", "Europe/Berlin", "2027-03-27T23:30:00Z", 2);
+        assert_eq!(spring, ["28 01:00", "28 02:00"]);
+        let autumn = ticks("0 */2 * * *", "Europe/Berlin", "2027-10-30T23:00:00Z", 2);
+        assert_eq!(autumn, ["31 00:00", "31 03:00"]);
     }
 
     #[test]

@@ -83,4 +83,10 @@ impl Handle {
     pub fn stop(&self) {
         self.core.stop_requested.notify_one();
     }
+
+    /// Ready when the engine begins to stop, for whatever reason. If it ends while it still waits for the store at its
+    /// start, never.
+    pub async fn stopping(&self) {
+        self.core.phases.draining().await;
+    }
 }

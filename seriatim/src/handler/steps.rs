@@ -78,7 +78,12 @@ impl Steps {
             Begun::Stopping => return Err(Interrupted.into()),
         }
         let result = step().await?;
-        self.end(name, serde_json::to_value(&result)?).await?;
+        let stored = serde_json::to_value(&result)?;
+        // As every later run will read it.
+        R::deserialize(&stored).map_err(|error| {
+            Error::invalid("step", format!("{name:?}: its result cannot be read back: {error}"))
+        })?;
+        self.end(name, stored).await?;
         Ok(result)
     }
 

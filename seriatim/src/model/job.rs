@@ -411,6 +411,7 @@ impl Job {
                 return Err(Error::invalid(field, "must be more than zero, at most ten years"));
             }
         }
+        options.backoff.map_or(Ok(()), crate::model::retry::Backoff::validate)?;
         if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
             return Err(Error::invalid("expires_at", "must be between 1970 and 2255"));
         }

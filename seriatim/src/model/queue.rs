@@ -657,6 +657,7 @@ impl Queue {
             self.check_lease(lease)?;
         }
         self.validate_throttle()?;
+        self.backoff.validate()?;
         match lengths.into_iter().find(|(_, length)| length.is_some_and(|l| l > DELAY_MAX)) {
             Some((field, _)) => Err(Error::invalid(field, "must be at most ten years")),
             None => Ok(()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::limits::DELAY_MAX;
+use crate::model::{Error, Result};
 
 /// How long to wait before retry number `retry_count` (0 for the first).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,19 @@ impl From<Written> for Backoff {
 }
 
 impl Backoff {
+    /// `Invalid` if a length is longer than any wait may be.
+    pub(crate) fn validate(self) -> Result<()> {
+        let longest = match self {
+            Self::Polynomial => return Ok(()),
+            Self::Constant { base } | Self::Linear { base } => base,
+            Self::Exponential { base, cap, .. } => base.max(cap),
+        };
+        if longest > DELAY_MAX {
+            return Err(Error::invalid("backoff", "its lengths must be at most ten years"));
+        }
+        Ok(())
+    }
+
     /// The wait before retry `retry_count`. `random` lies in 0..1 and is the only source of chance.
     pub fn wait(&self, retry_count: u32, random: f64) -> Duration {
         let random = random.clamp(0.0, 1.0);

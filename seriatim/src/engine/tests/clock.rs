@@ -234,6 +234,26 @@ async fn a_tick_during_an_outage_is_pushed_after_it() {
     assert!(!log.lines().is_empty());
 }
 
+/// The first tick of the outage waits for the store. The others are missed, as for a node that did not run.
+#[tokio::test(start_paused = true)]
+async fn of_the_ticks_of_a_long_outage_one_is_pushed_and_the_others_are_caught_up_with() {
+    let pushed = async |missed: Missed| {
+        let (rig, log) = (Rig::new(), Log::default());
+        let running = Running::start(node(&rig, &log, every_ten_minutes().missed(missed)));
+        pass(secs(60)).await;
+        let before = log.lines().len();
+        rig.faults.down.store(true, Ordering::SeqCst);
+        pass(secs(3 * 3_600)).await;
+        rig.faults.down.store(false, Ordering::SeqCst);
+        pass(secs(120)).await;
+        running.stop().await;
+        log.lines().len() - before
+    };
+    assert_eq!(pushed(Missed::Skip).await, 1);
+    assert_eq!(pushed(Missed::Latest).await, 2);
+    assert_eq!(pushed(Missed::All).await, 18);
+}
+
 #[tokio::test(start_paused = true)]
 async fn n5_a_periodic_worker_runs_pauses_and_stops_with_its_engine() {
     let (rig, runs) = (Rig::new(), Arc::new(AtomicUsize::new(0)));
@@ -287,6 +307,31 @@ async fn n1_a_periodic_worker_of_the_fleet_runs_on_one_node_and_moves_when_it_di
     first.kill();
     pass(secs(60)).await;
     assert_eq!(log.lines().last().map(String::as_str), Some("second"));
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_periodic_worker_of_the_fleet_runs_elsewhere_after_its_pause_if_its_node_stops() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let node = |name: &'static str| {
+        let log = log.clone();
+        let worker = Periodic::new("report", secs(600), move |_: Tick| {
+            log.add(name);
+            async { Ok(()) }
+        });
+        Running::start(engine(&rig).periodic(worker.once_in_fleet()))
+    };
+    let first = node("first");
+    pass(secs(1)).await;
+    let second = node("second");
+    pass(secs(99)).await;
+    first.stop().await;
+    let again = node("again");
+    pass(secs(495)).await;
+    assert_eq!(log.lines(), ["first"], "no run before the pause has passed");
+    pass(secs(10)).await;
+    assert_eq!(log.lines(), ["first", "second"]);
+    again.stop().await;
     second.stop().await;
 }
 

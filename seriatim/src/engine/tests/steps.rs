@@ -163,6 +163,31 @@ async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
     assert_eq!(log.lines(), ["one", "two", "three"]);
 }
 
+/// Otherwise each later attempt would fail at the stored one.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_cannot_be_read_back_fails_its_step_and_is_not_kept() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let queue = Queue::parallel("etl").backoff(Backoff::Constant { base: secs(1) });
+    let written = log.clone();
+    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let log = written.clone();
+        async move {
+            let mut steps = call.steps(&batch.lanes()[0]).await?;
+            let rate = if log.len() == 0 { f64::NAN } else { 1.5 };
+            log.add("asked");
+            let rate = steps.run("rate", || async { Ok(rate) }).await?;
+            log.add(rate.to_string());
+            Ok::<_, Failure>(())
+        }
+    });
+    let running = Running::start(engine(&rig).queue(queue).with(worker));
+    rig.push(Job::new("etl", &7).unwrap()).await;
+    log.reaches(3).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.done, summary.failed), (1, 1));
+    assert_eq!(log.lines(), ["asked", "asked", "1.5"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn d12_results_too_large_to_keep_fail_with_the_name_of_the_step() {
     let (rig, log) = (Rig::new(), Log::default());

@@ -55,9 +55,15 @@ pub(in crate::engine) async fn run(core: Arc<Core>, cron: Cron) {
     let mut last = core.store_now();
     let mut owes = catch_up(&core, &cron, last).await;
     while let Some(tick) = cron.next_after(last) {
-        let is_behind = wait_for(&core, &cron, tick, owes).await;
+        let mut is_behind = wait_for(&core, &cron, tick, owes).await;
         if core.phases.is_draining() {
             return;
+        }
+        if !is_behind {
+            owes |= push(&core, &cron, tick, false).await && cron.catches_up() != Missed::Skip;
+            last = tick;
+            // This tick waited for the store until the next one.
+            is_behind = cron.next_after(tick).is_some_and(|next| core.until(next).is_zero());
         }
         if is_behind {
             // As if the node had just started.
@@ -65,10 +71,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>, cron: Cron) {
             until_answered(&core, &cron, read).await;
             last = core.store_now();
             owes = catch_up(&core, &cron, last).await;
-            continue;
         }
-        owes |= push(&core, &cron, tick, false).await && cron.catches_up() != Missed::Skip;
-        last = tick;
     }
     tracing::warn!(%cron, "this schedule has no next time: it is no longer used");
     core.phases.draining().await;

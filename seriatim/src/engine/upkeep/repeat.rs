@@ -10,19 +10,26 @@ use crate::contract::{Lead, PeriodicState};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
 use crate::engine::upkeep::periodic::{Periodic, Tick};
+use crate::model::NodeId;
 use crate::model::text::cut_middle;
 
 /// Longest error that heartbeats report, in bytes.
 const ERROR_BYTES_MAX: usize = 500;
+
+/// How long the end of a worker waits for the store.
+const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 
 const LOST: &str = "another node may lead now: the run was ended";
 
 /// Runs until the engine stops, which waits for the current run.
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
     let (periodic, account) = &core.periodic[place];
+    // As whom it leads, and when its last run ended.
+    let mut led = None;
     while !core.phases.is_draining() {
-        let asked_at = Instant::now();
-        if !periodic.once_in_fleet || leads(&core, periodic).await {
+        let (asked_at, node) = (Instant::now(), core.node());
+        let runs = !periodic.once_in_fleet || leads(&core, periodic).await;
+        if runs {
             account.is(PeriodicState::Work);
             // A panic fails this run, but does not end the worker.
             let tick = Tick { store: core.store.clone(), phases: core.phases.clone() };
@@ -42,12 +49,31 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
             }
             account.is(PeriodicState::Idle);
         }
+        led = (runs && periodic.once_in_fleet).then(|| (node, Instant::now()));
         tokio::select! {
             () = tokio::time::sleep(periodic.pause) => {}
             () = core.phases.draining() => {}
         }
     }
     account.is(PeriodicState::Stop);
+    if let Some((node, ended)) = led {
+        hand_over(&core, periodic, node, ended).await;
+    }
+}
+
+/// Lets another node lead after the pause. It need not wait as long as after a death.
+async fn hand_over(core: &Core, periodic: &Periodic, node: NodeId, ended: Instant) {
+    let left = periodic.pause.saturating_sub(ended.elapsed()).max(Duration::from_millis(1));
+    let lead = Lead { now: None, role: role(periodic), node, ttl: left };
+    match tokio::time::timeout(HAND_OVER_MAX, core.store.lead(lead)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(worker = &*periodic.name, %error, "cannot hand over"),
+        Err(_) => tracing::debug!(worker = &*periodic.name, "cannot hand over: no answer"),
+    }
+}
+
+fn role(periodic: &Periodic) -> Arc<str> {
+    format!("periodic/{}", periodic.name).into()
 }
 
 /// How long a node leads from an answer on.
@@ -57,8 +83,8 @@ fn ttl(core: &Core, periodic: &Periodic) -> Duration {
 
 /// `None`: the store does not answer.
 async fn asked(core: &Core, periodic: &Periodic) -> Option<bool> {
-    let role = format!("periodic/{}", periodic.name).into();
-    let lead = Lead { now: None, role, node: core.node(), ttl: ttl(core, periodic) };
+    let (node, ttl) = (core.node(), ttl(core, periodic));
+    let lead = Lead { now: None, role: role(periodic), node, ttl };
     match core.store.lead(lead).await {
         Ok(leads) => Some(leads),
         Err(error) => {
