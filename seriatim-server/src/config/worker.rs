@@ -100,6 +100,17 @@ pub(crate) enum OnRefusal {
 }
 
 impl WorkerConfig {
+    /// Most calls at a time; unset: the node's.
+    pub(crate) fn most_calls(&self) -> Option<usize> {
+        match &self.process {
+            Some(_) => {
+                let each = self.concurrency.unwrap_or(1).max(1);
+                Some(self.processes.unwrap_or(1).saturating_mul(each))
+            }
+            None => self.concurrency,
+        }
+    }
+
     /// The default time limit of a call; none if `timeout` is 0.
     pub(crate) fn timeout_default(&self) -> Option<Duration> {
         let length = match self.builtin {

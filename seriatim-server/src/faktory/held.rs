@@ -1,6 +1,7 @@
 //! What workers of Faktory hold: they name a job by its id, the API by the claim.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use crate::base::lock::lock;
 
 /// Most jobs of a worker.
 pub(super) const HELD_MAX: usize = 1_000;
-/// Above this many jobs, drop those that no worker can still hold.
+/// Above this many jobs, or twice as many as were left the last time, those that no worker can still hold are dropped.
 const SWEPT_FROM: usize = 10_000;
-/// A job without a heartbeat for this long is certainly no longer held.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(86_400);
+/// A job that no heartbeat extended for this long, five leases, is another worker's by now. If its worker names it all
+/// the same, its claim is looked for in the store.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// A worker: its name, and the token that it comes with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,11 +40,13 @@ pub(super) struct Claim {
     /// As the job says it: 0 forgets it when it fails, -1 buries it.
     pub(super) retry: i32,
     fetched_at: Instant,
+    extended_at: Instant,
     reserved: Duration,
 }
 
 impl Claim {
     pub(super) fn new(worker: Worker, lane: Claimed, fetched: &Fetched) -> Self {
+        let now = Instant::now();
         Self {
             worker,
             id: fetched.id.clone(),
@@ -51,7 +55,8 @@ impl Claim {
             token: lane.token,
             secret: lane.secret,
             retry: fetched.retry,
-            fetched_at: Instant::now(),
+            fetched_at: now,
+            extended_at: now,
             reserved: Duration::from_secs(fetched.reserved_seconds),
         }
     }
@@ -71,6 +76,8 @@ impl Claim {
 #[derive(Default)]
 pub(super) struct Held {
     claims: Mutex<HashMap<String, Claim>>,
+    /// Of how many claims the next sweep is due.
+    swept_from: AtomicUsize,
     workers: Mutex<HashMap<Worker, Connected>>,
 }
 
@@ -89,8 +96,9 @@ impl Held {
 
     pub(super) fn add(&self, jid: String, claim: Claim) {
         let mut claims = lock(&self.claims);
-        if claims.len() >= SWEPT_FROM {
-            claims.retain(|_, old| old.fetched_at.elapsed() < old.reserved + FORGOTTEN_AFTER);
+        if claims.len() >= self.swept_from.load(Ordering::Relaxed).max(SWEPT_FROM) {
+            claims.retain(|_, old| old.extended_at.elapsed() < FORGOTTEN_AFTER);
+            self.swept_from.store(claims.len() * 2, Ordering::Relaxed);
         }
         claims.insert(jid, claim);
     }
@@ -150,10 +158,12 @@ impl Held {
 
     /// Those that a heartbeat of the worker extends.
     pub(super) fn extended(&self, worker: &Worker) -> Vec<Claim> {
-        let claims = lock(&self.claims);
-        let of_worker = claims.values().filter(|one| one.worker == *worker && one.is_extended());
+        let mut claims = lock(&self.claims);
         let mut by_lane = HashMap::<&str, &Claim>::new();
-        for one in of_worker {
+        let of_worker = claims.values_mut().filter(|one| one.worker == *worker);
+        for one in of_worker.filter(|one| one.is_extended()) {
+            one.extended_at = Instant::now();
+            let one = &*one;
             let newest = by_lane.entry(&one.lane).or_insert(one);
             if one.token > newest.token {
                 *newest = one;
@@ -207,16 +217,38 @@ impl Held {
 mod tests {
     use super::*;
 
+    /// A worker fetches a job.
+    fn fetch(held: &Held, worker: &Worker, jid: &str, token: u64) {
+        let lane = json!({ "lane": "1-0-1", "queue": "orders", "token": token, "secret": "s", "retry_count": -1,
+            "max_retries": 25, "jobs": [{ "job_id": jid, "payload": 1 }] });
+        let lane: Claimed = serde_json::from_str(&lane.to_string()).unwrap();
+        let fetched = Fetched::of(&lane, |_| false).unwrap();
+        held.add(jid.to_owned(), Claim::new(worker.clone(), lane, &fetched));
+    }
+
+    fn worker(wid: &str) -> Worker {
+        Worker { token: None, wid: wid.into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_of_workers_that_are_gone_are_forgotten_and_those_of_others_are_not() {
+        let (held, gone, here) = (Held::default(), worker("gone"), worker("here"));
+        (0..SWEPT_FROM).for_each(|n| fetch(&held, &gone, &format!("gone-{n}"), 1));
+        fetch(&held, &here, "first", 2);
+        tokio::time::advance(FORGOTTEN_AFTER / 2).await;
+        assert_eq!(held.extended(&here).len(), 1);
+        tokio::time::advance(FORGOTTEN_AFTER / 2).await;
+        (0..SWEPT_FROM * 2).for_each(|n| fetch(&held, &here, &format!("next-{n}"), 3));
+        assert!(held.of("gone-0", None).is_none());
+        assert!(held.of("first", None).is_some());
+        assert_eq!(lock(&held.claims).len(), 1 + SWEPT_FROM * 2);
+    }
+
     #[test]
     fn a_lost_claim_takes_no_newer_one_of_its_lane_with_it() {
-        let (held, worker) = (Held::default(), Worker { token: None, wid: "w1".into() });
-        for (jid, token) in [("jid-older", 5), ("jid-newer", 6)] {
-            let lane = json!({ "lane": "1-0-1", "queue": "orders", "token": token, "secret": "s", "retry_count": -1,
-                "max_retries": 25, "jobs": [{ "job_id": jid, "payload": 1 }] });
-            let lane: Claimed = serde_json::from_str(&lane.to_string()).unwrap();
-            let fetched = Fetched::of(&lane, |_| false).unwrap();
-            held.add(jid.to_owned(), Claim::new(worker.clone(), lane, &fetched));
-        }
+        let (held, worker) = (Held::default(), worker("w1"));
+        fetch(&held, &worker, "jid-older", 5);
+        fetch(&held, &worker, "jid-newer", 6);
         let extended = held.extended(&worker);
         assert_eq!(extended.iter().map(|claim| claim.token).collect::<Vec<_>>(), [6]);
         // A heartbeat that was sent before the newer job was fetched.

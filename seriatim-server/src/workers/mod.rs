@@ -107,7 +107,7 @@ impl Workers {
                 let told = self.told.clone();
                 let handler =
                     move |batch, context| call::run(seats.clone(), told.clone(), batch, context);
-                Worker::new(queue, handler).concurrency(processes.saturating_mul(per_process))
+                Worker::new(queue, handler)
             }
             WorkerKind::Http(settings) => {
                 let webhook = webhook(settings)?;
@@ -119,7 +119,7 @@ impl Workers {
         if let Some(task) = &config.task {
             worker = worker.task(task.as_str());
         }
-        if let (Some(calls), None) = (config.concurrency, &config.process) {
+        if let Some(calls) = config.most_calls() {
             worker = worker.concurrency(calls);
         }
         worker = with_own(worker, config);

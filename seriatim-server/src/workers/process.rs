@@ -1,6 +1,7 @@
 //! One running worker process: messages, answers, and its end.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -247,9 +248,10 @@ impl Process {
         self.order(Order::Kill);
         // What it started holds its pipes, and must not outlive it.
         drop(group);
-        writing.abort();
-        let (ends, complained) = (reading.abort_handle(), complaining.abort_handle());
+        let ends = [&writing, &reading, &complaining, &counting].map(JoinHandle::abort_handle);
         let output = async {
+            // Until it is known how much of the last message arrived.
+            let _ = writing.await;
             if !reading.is_finished() {
                 let _ = reading.await;
             }
@@ -258,7 +260,7 @@ impl Process {
         // What it answered before it died counts.
         let _ = timeout(DRAIN_MAX, output).await;
         // Something that left its group may hold the pipes open for ever.
-        [ends, complained, counting.abort_handle()].iter().for_each(AbortHandle::abort);
+        ends.iter().for_each(AbortHandle::abort);
         self.hand_on();
         self.printed.finish();
         let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
@@ -336,7 +338,14 @@ impl Process {
         mut messages: mpsc::Receiver<Message>,
     ) {
         let Some(mut stdin) = stdin else { return };
-        while let Some(message) = messages.recv().await {
+        let mut ended = pin!(self.ordered(Order::Kill));
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = ended.as_mut() => return,
+                message = messages.recv() => message,
+            };
+            let Some(message) = message else { return };
             let (batch, line) = match message {
                 Message::Perform(call) => (Some(call.batch), call.line),
                 Message::Other(line) => (None, line),

@@ -6,11 +6,12 @@ mod notes;
 mod signals;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use clap::Args;
@@ -19,7 +20,7 @@ use notes::Notes;
 use seriatim::names::closest;
 use seriatim::store::Trouble;
 use seriatim::{
-    EngineBuilder, Mode, Queue, SharedStore,
+    Engine, EngineBuilder, Mode, Queue, SharedStore,
     engine::{Observer, Summary, TurnLog},
     store::Memory,
 };
@@ -104,8 +105,56 @@ pub(super) async fn check(config: &Config) -> Result<Checked> {
     Ok(Checked {
         address: entrance.address,
         tokens: entrance.guard.tokens.into_iter().map(|token| token.name).collect(),
-        warnings: [wrong, untraced, unknown_queues(config), config.cron_slips().collect()].concat(),
+        warnings: [
+            wrong,
+            untraced,
+            unknown_queues(config),
+            uneven_limits(config),
+            config.cron_slips().collect(),
+        ]
+        .concat(),
     })
+}
+
+/// Runs the engine until `stop`, and calls `ends` when it begins to stop, for whatever reason.
+async fn works(
+    engine: Engine,
+    stop: impl Future<Output = ()> + Send + 'static,
+    ends: impl FnOnce(),
+) -> seriatim::Result<Summary> {
+    // In a task of its own: a signal is heard also while the node stops for another reason.
+    let (stop, handle) = (tokio::spawn(stop), engine.handle());
+    let mut running = pin!(engine.run_until(stop));
+    let ended = tokio::select! {
+        summary = running.as_mut() => Some(summary),
+        () = handle.stopping() => None,
+    };
+    ends();
+    match ended {
+        Some(summary) => summary,
+        None => running.await,
+    }
+}
+
+/// The queues whose workers have different limits: a claim names a queue, so the largest applies to each of them.
+fn uneven_limits(config: &Config) -> Vec<String> {
+    let mut limits = BTreeMap::<&str, BTreeSet<usize>>::new();
+    for worker in &config.workers {
+        let most = worker.most_calls().unwrap_or(usize::MAX);
+        limits.entry(&worker.queue).or_default().insert(most);
+    }
+    let uneven = limits.into_iter().filter(|(_, limits)| limits.len() > 1);
+    let told = uneven.filter_map(|(queue, limits)| {
+        let largest = match *limits.last()? {
+            usize::MAX => "that of the node".to_owned(),
+            most => most.to_string(),
+        };
+        Some(format!(
+            "the workers of queue {queue:?} have different limits of concurrent calls: the largest, {largest}, applies to \
+             each of them; for a limit of its own, give a task a queue of its own"
+        ))
+    });
+    told.collect()
 }
 
 /// The programs of those workers, and the periodic ones, that cannot be started, each with the reason.
@@ -188,13 +237,11 @@ impl Serve {
         let bridges = Bridges::start(&config, &store)?;
         let stop_bridges = bridges.stopper();
         let faktory = faktory.zip(app.clone()).map(|(faktory, app)| faktory.serve(app));
-        let summary = engine
-            .run_until(async move {
-                stop.await;
-                app.inspect(|app| app.drain());
-                stop_bridges();
-            })
-            .await;
+        let summary = works(engine, stop, move || {
+            app.inspect(|app| app.drain());
+            stop_bridges();
+        })
+        .await;
         bridges.stop().await;
         workers.stop().await;
         stop_listening(faktory, server).await;
@@ -238,6 +285,7 @@ impl Serve {
         if at_work == 0 {
             tracing::warn!("{}", self.without_workers());
         }
+        uneven_limits(config).iter().for_each(|told| tracing::warn!("{told}"));
         if !self.no_http {
             unknown_queues(config).iter().for_each(|told| tracing::warn!("{told}"));
         }
