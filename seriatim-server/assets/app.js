@@ -182,7 +182,7 @@
   const TICKS_MAX = 1000;
   if (ticks) {
     const name = ticks.dataset.ticks;
-    const place = `ticks ${body.dataset.base} ${name} ${ticks.queue.value}`;
+    const place = `ticks ${location.pathname} ${name} ${ticks.queue.value}`;
     const chosen = new Set(JSON.parse(sessionStorage.getItem(place) || '[]'));
     const boxes = () => each(`input[name=${name}]`, main);
     replaced = () => {

@@ -123,9 +123,10 @@ impl Cause {
     }
 }
 
-/// The first line of an error with `N` for numbers, `ID` for ids and `"…"` for quotes.
+/// The first line of an error that says something, with `N` for numbers, `ID` for ids and `"…"` for quotes.
 pub(crate) fn masked(error: &str) -> String {
-    let line = one_line(error.lines().next().unwrap_or_default());
+    let line = error.lines().find(|line| !line.trim().is_empty());
+    let line = one_line(line.unwrap_or(UNKNOWN_CAUSE));
     let last_end = last_end(&line);
     let mut masked = String::new();
     let mut rest = line.as_str();
@@ -217,6 +218,8 @@ mod tests {
         let quoted = "the users' table has no column 'x', isn't it";
         assert_eq!(masked(quoted), "the users' table has no column \"…\", isn't it");
         assert_ne!(masked("cannot connect"), masked("cannot send"));
+        assert_eq!(masked(" \n\nno stock"), "no stock", "without a cause, all would be meant");
+        assert_eq!(masked("\n"), UNKNOWN_CAUSE);
         // Each apostrophe may begin a quote, and none ends one.
         let odd = "'a ".repeat(400_000);
         assert!(masked(&odd).starts_with("'a 'a "));

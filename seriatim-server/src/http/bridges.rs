@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Paused {
-    /// One source: a queue of the other system, `schedule` or `retry`
+    /// One source: a queue of the other system, `schedule`, `retry`, `dead`, or `morgue:NAME` of Lowkiq
     source: Option<String>,
     /// Why; shown to others
     #[schemars(length(max = NAME_BYTES_MAX))]
@@ -35,7 +35,7 @@ struct Paused {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct OneSource {
-    /// One source: a queue of the other system, `schedule` or `retry`
+    /// One source: a queue of the other system, `schedule`, `retry`, `dead`, or `morgue:NAME` of Lowkiq
     source: Option<String>,
 }
 

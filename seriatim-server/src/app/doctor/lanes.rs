@@ -7,7 +7,7 @@ use seriatim::store::{LaneStage, LaneState, QueueView};
 use seriatim::{Mode, Timestamp};
 
 use super::finding::{Finding, List, Repair, Severity};
-use super::look::Seen;
+use super::look::{FAILED_MAX, LANES_MAX, RUNNING_MAX, Seen};
 use crate::app::running::{Running, age, stands_out, usual_ages};
 use crate::base::text::{cut, one_line, operand};
 use crate::base::time::length;
@@ -106,7 +106,7 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let longest = lanes.iter().map(|one| age(one, now)).max().unwrap_or_default();
     let found = format!(
         "{} far longer than others, up to {}{}",
-        lanes_that(lanes, "runs", "run"),
+        lanes_that(lanes, RUNNING_MAX, "runs", "run"),
         length(longest),
         names(lanes)
     );
@@ -121,7 +121,7 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
 fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!(
         "{}, all retries used up{}",
-        lanes_that(lanes, "is held", "are held"),
+        lanes_that(lanes, LANES_MAX, "is held", "are held"),
         names(lanes)
     );
     let key = word(lanes);
@@ -137,7 +137,8 @@ fn tell_paused(queue: &str, lanes: &[&Running], seen: &Seen) -> Finding {
         Some(_) => seen.paused_by(queue, |pauses| pauses.key.as_ref()),
         None => String::new(),
     };
-    let found = format!("{}{by}{}", lanes_that(lanes, "is paused", "are paused"), names(lanes));
+    let found =
+        format!("{}{by}{}", lanes_that(lanes, LANES_MAX, "is paused", "are paused"), names(lanes));
     let which = if lanes.len() == 1 { "it" } else { "each" };
     let advice = format!("resume {which} with `seriatim lanes resume {queue} {}`", word(lanes));
     tell(Severity::Warning, queue, lanes, List::Lanes(LaneStage::Paused), (found, advice))
@@ -148,7 +149,7 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
     let most = lanes.iter().map(|one| one.lane.retry_count).max().unwrap_or_default();
     let found = format!(
         "{} {} times{}; {}",
-        lanes_that(lanes, "failed", "failed up to"),
+        lanes_that(lanes, FAILED_MAX, "failed", "failed up to"),
         most + 1,
         names(lanes),
         error_of(lanes)
@@ -167,7 +168,7 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     let jobs: u64 = lanes.iter().map(|one| one.lane.jobs - 1).sum();
     let found = format!(
         "{} for a retry in {}, and {} for it{}; {}",
-        lanes_that(lanes, "waits", "wait"),
+        lanes_that(lanes, FAILED_MAX, "waits", "wait"),
         length(latest.since(now)),
         if jobs == 1 { "1 other job waits".to_owned() } else { format!("{jobs} other jobs wait") },
         names(lanes),
@@ -180,11 +181,12 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
     tell(Severity::Warning, queue, lanes, List::Failed, (found, advice)).repair(Repair::Retry)
 }
 
-/// What is said of a key by its name, and of others by their number.
-fn lanes_that(lanes: &[&Running], one: &str, many: &str) -> String {
+/// What is said of a key by its name, and of others by their number. Of each queue `read` at most were read.
+fn lanes_that(lanes: &[&Running], read: usize, one: &str, many: &str) -> String {
     match (key(lanes), lanes.len()) {
         (Some(key), _) => format!("{:?} {one}", one_line(key)),
         (None, 1) => format!("1 lane {one}"),
+        (None, several) if several >= read => format!("at least {several} lanes {many}"),
         (None, several) => format!("{several} lanes {many}"),
     }
 }

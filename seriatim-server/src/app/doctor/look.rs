@@ -27,9 +27,9 @@ const AT_ONCE: usize = 4;
 /// A queue lags if its oldest due lane has waited so long.
 pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
 /// Running lanes read of each queue, oldest first.
-const RUNNING_MAX: usize = 1_000;
+pub(super) const RUNNING_MAX: usize = 1_000;
 /// Lanes read of each queue for retries and holds, most retries first.
-const FAILED_MAX: usize = 100;
+pub(super) const FAILED_MAX: usize = 100;
 /// Held lanes and paused lanes read of each queue, oldest first.
 pub(crate) const LANES_MAX: usize = 1_000;
 /// Dead jobs read of each queue, latest first.

@@ -412,6 +412,21 @@ impl Deed {
             return self.restores(app).await;
         }
         let (undo, store) = (self.undo()?, &*app.store);
+        // What it replaces now: the page of the form may be older.
+        match &self.on {
+            On::Due { job, at, .. } => {
+                let now = find::job(store, *job).await.ok()?.run_at;
+                let (was, at) = (Some(at.clone()), time::absolute(now));
+                return Self::new(self.kind.undo?, On::Due { job: *job, at, was });
+            }
+            On::Bound { job, node, .. } => {
+                let options = find::job(store, *job).await.ok()?.options;
+                let now = options.and_then(|options| options.node.clone());
+                let was = node.clone();
+                return Self::new(self.kind.undo?, On::Bound { job: *job, node: now, was });
+            }
+            _ => {}
+        }
         let pauses = self.kind.name.rsplit_once('.').is_some_and(|(_, verb)| verb == "pause");
         let changes = match &self.on {
             On::Queue(queue) => find::queue(store, queue).await.ok()?.paused != pauses,

@@ -52,6 +52,8 @@ struct Need {
 
 /// A cause of death for the template.
 pub(super) struct CauseRow {
+    /// Tells it from others whose list is the same.
+    pub(super) id: String,
     pub(super) queue: String,
     pub(super) href: String,
     pub(super) task: String,
@@ -351,7 +353,10 @@ impl CauseRow {
             ..filters.clone()
         };
         let wishes = filters.into_iter().flat_map(|filters| both.map(|action| (filters, action)));
+        let of = serde_json::json!([&*cause.queue, cause.task.as_deref(), cause.error]);
+        let hash = blake3::hash(of.to_string().as_bytes()).to_hex();
         Self {
+            id: hash[..16].to_owned(),
             buttons: button::operations(visit, wishes.map(of_row)),
             href: link::with(&format!("{base}/morgue"), &[("queue", &cause.queue)]),
             queue: cause.queue.to_string(),

@@ -42,7 +42,7 @@ pub(crate) struct BridgeSource {
 /// The report of the node that moves its jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct BridgeStatus {
-    /// `queue:NAME`, or `schedule` or `retry`
+    /// `queue:NAME`, `schedule`, `retry`, `dead`; `morgue:NAME` of Lowkiq
     pub(crate) source: String,
     /// The process that moves its jobs
     pub(crate) node: String,

@@ -475,6 +475,9 @@ async fn the_buttons_of_a_cause_are_about_the_jobs_of_its_row() {
     assert!(command.contains(" --untasked") && command.contains("untasked&#34;:true"), "{command}");
     let run = ["operations", "preview", "requeue", "orders", "--untasked"];
     assert!(text(&api.site.run(&run)).contains("without a task: 2"));
+    let ids: Vec<&str> =
+        page.split("<tr id=\"").skip(1).filter_map(|row| row.split('"').next()).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1], "an update tells the rows apart: {ids:?}");
     let searched = api.get("/morgue?view=causes&queue=orders&text=timeout").text();
     assert!(searched.contains("timeout after Ns") && asks(&searched).is_empty(), "{searched}");
 }
