@@ -83,7 +83,9 @@ export class Client {
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     // It takes whole numbers only.
     const signal = AbortSignal.timeout(Math.ceil(timeout * 1000));
-    const options = { method, headers, signal, body: body && JSON.stringify(body) };
+    // The API never redirects: an answer that does is a proxy's, and a problem.
+    const redirect = "manual";
+    const options = { method, headers, signal, redirect, body: body && JSON.stringify(body) };
     let answer, document;
     try {
       answer = await fetch(this.url + path, options);

@@ -161,7 +161,7 @@ class Client:
         if self.token:
             request.add_header("Authorization", "Bearer " + self.token)
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
+            with OPENER.open(request, timeout=timeout) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise Problem(what, error.code, document_of(error), retry_after_of(error)) from None
@@ -170,6 +170,16 @@ class Client:
             raise Unreachable(what, error.reason if isinstance(error.reason, Exception) else error, False) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise Unreachable(what, error, True) from None
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The API never redirects. What does must not get the token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+OPENER = urllib.request.build_opener(NoRedirect)
 
 
 def may_repeat(error: SeriatimError, safe: bool) -> bool:

@@ -5,6 +5,8 @@ mod python;
 mod ruby;
 mod ruby_classes;
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -262,6 +264,24 @@ fn pushes(language: &Language) {
     assert_eq!(told, wanted, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A proxy that sends to a login page gets no answer, and that page no token.
+fn redirected(language: &Language) {
+    let [api, elsewhere] = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [from, to] = [&api, &elsewhere].map(|it| format!("http://{}", it.local_addr().unwrap()));
+    let proxy = std::thread::spawn(move || {
+        let (mut stream, _) = api.accept().unwrap();
+        let _ = stream.read(&mut [0; 8_192]).unwrap();
+        let head =
+            format!("HTTP/1.1 302 Found\r\nLocation: {to}/login\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+    });
+    let output = language.command(&Site::new(""), &["redirected", &from]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "302\n", "{}", text(&output));
+    proxy.join().unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    assert_eq!(elsewhere.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
 /// Runs the first blocks of a page as one program, until they have done so many jobs; it prints these lines.
 async fn example(language: &Language, page: &str, blocks: usize, prints: &[&str]) {
     let api = Api::start(&QUEUE.replace("fifo", "accumulate"));
@@ -432,6 +452,11 @@ macro_rules! tests {
         fn an_outcome_is_sent_again_after_a_refused_token_and_is_a_failure_if_it_is_refused_itself()
         {
             super::refused(&$language);
+        }
+
+        #[test]
+        fn an_answer_that_sends_elsewhere_is_a_problem_and_the_token_stays_here() {
+            super::redirected(&$language);
         }
 
         #[test]

@@ -118,6 +118,13 @@ def torn():
             tell(problem.status)
 
 
+def redirected(url):
+    try:
+        Client(url, token="secret", retry_for=0).push("orders", {})
+    except Problem as problem:
+        tell(problem.status)
+
+
 def options():
     for wrong in (0, -1, "4", 1001):
         try:
@@ -240,6 +247,8 @@ def tell(what):
 
 if sys.argv[1] == "push":
     push(sys.argv[2])
+elif sys.argv[1] == "redirected":
+    redirected(sys.argv[2])
 elif sys.argv[1] == "options":
     options()
 elif sys.argv[1] == "torn":

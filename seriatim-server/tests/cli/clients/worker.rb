@@ -208,6 +208,12 @@ end
 
 case ARGV[0]
 when "push" then push(ARGV[1])
+when "redirected"
+  begin
+    Seriatim::Client.new(ARGV[1], token: "secret", retry_for: 0).push("orders", {})
+  rescue Seriatim::Problem => problem
+    tell(problem.status)
+  end
 when "options" then options
 when "fleeting" then fleeting
 when "odd" then odd
