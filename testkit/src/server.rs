@@ -18,8 +18,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Messages of a server that cannot start *yet*: another process took the port, or child processes of its killed
 /// predecessor are still running.
-const TRANSIENT: [&str; 3] =
-    ["Address already in use", "pre-existing shared memory block", "is another postmaster"];
+const TRANSIENT: [&str; 4] = [
+    "Address already in use",
+    "pre-existing shared memory block",
+    // The line behind it, if the server wrote nothing else.
+    "Terminate any old server processes",
+    "is another postmaster",
+];
 
 /// The differences between kinds of servers.
 pub(crate) trait Kind {
