@@ -39,7 +39,7 @@ pub(super) struct Line {
 struct State {
     /// Whether a caller is pushing now; it looks at `waiting` afterwards.
     led: bool,
-    /// Whether that depends on somebody who polls it.
+    /// Whether it may stall: nothing is known yet of whether its future is polled.
     may_stall: bool,
     /// Which lead this is: one that was taken over hands nothing on.
     number: u64,
@@ -103,8 +103,8 @@ impl Line {
         Some((waiting, state.lead()))
     }
 
-    /// The lead has not stalled.
-    fn is_polled(&self, number: u64) {
+    /// Notes that the future of this lead is polled.
+    fn runs(&self, number: u64) {
         let mut state = lock(&self.state);
         state.may_stall &= state.number != number;
     }
@@ -161,11 +161,11 @@ impl Shared {
     ) -> Result<Vec<Pushed>> {
         let mut push = pin!(self.push(jobs));
         let number = lead.as_ref().map(|lead| lead.1);
-        let is_polled = || number.into_iter().for_each(|number| self.line.is_polled(number));
+        let runs = || number.into_iter().for_each(|number| self.line.runs(number));
         tokio::select! {
             biased;
             pushed = &mut push => pushed,
-            slow = self.line.slow.begin(is_polled, locks) => {
+            slow = self.line.slow.begin(runs, locks) => {
                 // Dropped behind the other.
                 let _passed = Passed(self);
                 let _slow = slow;
@@ -180,7 +180,7 @@ impl Leading {
     /// Pushes the job of the caller that leads, and those of callers behind it.
     async fn push_group(self, first: Waiting) {
         let shared = self.0.clone();
-        shared.line.is_polled(self.1);
+        shared.line.runs(self.1);
         let followers = self.followers(first.job.payload.as_bytes().len());
         let group = [first].into_iter().chain(followers);
         let (jobs, answers): (Vec<Job>, Vec<_>) =

@@ -45,15 +45,15 @@ impl Slow {
         !locks.is_empty() && locks_of(job).any(|lock| locks.contains(&lock))
     }
 
-    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs. `is_polled` is
-    /// called when it is slow.
+    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs. `runs` is called
+    /// as soon as it is slow: its future is polled.
     pub(super) async fn begin(
         &self,
-        is_polled: impl FnOnce(),
+        runs: impl FnOnce(),
         locks: impl FnOnce() -> Vec<Lock>,
     ) -> SlowPush<'_> {
         tokio::time::sleep(SLOW_AFTER).await;
-        is_polled();
+        runs();
         let (place, jobs) = (self.places.acquire().await.ok(), locks());
         lock(&self.locks).extend(jobs.iter().cloned());
         SlowPush { slow: self, locks: jobs, _place: place }

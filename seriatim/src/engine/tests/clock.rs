@@ -288,17 +288,20 @@ async fn n5_a_periodic_worker_runs_pauses_and_stops_with_its_engine() {
     assert_eq!((view.state, view.runs), (PeriodicState::Stop, 4), "the run under way may end");
 }
 
+/// A node that logs its name in each run of a worker of the fleet.
+fn reporting(rig: &Rig, log: &Log, name: &'static str, pause: Duration) -> Running {
+    let log = log.clone();
+    let worker = Periodic::new("report", pause, move |_: Tick| {
+        log.add(name);
+        async { Ok(()) }
+    });
+    Running::start(engine(rig).periodic(worker.once_in_fleet()))
+}
+
 #[tokio::test(start_paused = true)]
 async fn n1_a_periodic_worker_of_the_fleet_runs_on_one_node_and_moves_when_it_dies() {
     let (rig, log) = (Rig::new(), Log::default());
-    let node = |name: &'static str| {
-        let log = log.clone();
-        let worker = Periodic::new("report", secs(10), move |_: Tick| {
-            log.add(name);
-            async { Ok(()) }
-        });
-        Running::start(engine(&rig).periodic(worker.once_in_fleet()))
-    };
+    let node = |name| reporting(&rig, &log, name, secs(10));
     let first = node("first");
     pass(secs(1)).await;
     let second = node("second");
@@ -313,14 +316,7 @@ async fn n1_a_periodic_worker_of_the_fleet_runs_on_one_node_and_moves_when_it_di
 #[tokio::test(start_paused = true)]
 async fn a_periodic_worker_of_the_fleet_runs_elsewhere_after_its_pause_if_its_node_stops() {
     let (rig, log) = (Rig::new(), Log::default());
-    let node = |name: &'static str| {
-        let log = log.clone();
-        let worker = Periodic::new("report", secs(600), move |_: Tick| {
-            log.add(name);
-            async { Ok(()) }
-        });
-        Running::start(engine(&rig).periodic(worker.once_in_fleet()))
-    };
+    let node = |name| reporting(&rig, &log, name, secs(600));
     let first = node("first");
     pass(secs(1)).await;
     let second = node("second");

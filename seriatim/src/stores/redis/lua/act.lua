@@ -1,5 +1,6 @@
 -- Applies an action to lanes. ARGV: now, action, whether only failed jobs (2: goes on with lanes that had more), then lanes
--- ('n' and the number, or 'k' and the key). Answers how many, and the numbers of those that have more jobs to delete or bury than one script may.
+-- ('n' and the number, or 'k' and the key). Answers how many, and the numbers of those that have more jobs than one script may
+-- delete, bury or make due.
 --
 -- Reads and writes the lanes and, but for `pause`, `resume` and `accumulate`'s `run_now`, their waiting jobs.
 if not S then return { 0, {} } end
