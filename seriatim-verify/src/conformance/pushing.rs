@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use seriatim::store::PushStatus::{Duplicate, Merged, Queued};
-use seriatim::store::{Claim, Declaration, Declare, Past, QueueStats};
+use seriatim::store::{Claim, Declaration, Declare, LaneAction, LaneSelection, Past, QueueStats};
 use seriatim::{Backoff, DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 
 use super::bench::*;
@@ -39,6 +39,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_declared_queue_keeps_its_definition_when_only_new_ones_are_declared,
         a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival,
         a_queue_that_changes_its_mode_keeps_what_is_scheduled,
+        what_was_pushed_before_a_queue_was_declared_as_fifo_runs_before_later_jobs,
+        a_key_that_was_paused_before_its_queue_was_declared_stays_paused,
         what_becomes_of_a_declaration_is_foretold,
         who_declares_a_queue_claims_nothing_from_one_that_a_push_made,
         a_store_that_is_set_up_passes_its_check,
@@ -335,6 +337,30 @@ async fn a_queue_that_changes_its_mode_takes_its_jobs_in_order_of_arrival(mut be
     bench.push(job("older, from elsewhere").run_in(WAIT).past(past)).await;
     bench.declare(Queue::accumulate("q")).await;
     assert_eq!(bench.one().await.jobs.len(), 2, "due with the first that arrived");
+}
+
+async fn what_was_pushed_before_a_queue_was_declared_as_fifo_runs_before_later_jobs(
+    mut bench: Bench,
+) {
+    bench.push_all(vec![job("first"), job("second")]).await;
+    bench.pass(WAIT);
+    bench.declare(Queue::fifo("q")).await;
+    bench.push(job("third")).await;
+    for tag in ["first", "second", "third"] {
+        let turn = bench.one().await;
+        assert_eq!(tags(&turn), [tag]);
+        bench.done(&turn).await;
+    }
+}
+
+async fn a_key_that_was_paused_before_its_queue_was_declared_stays_paused(mut bench: Bench) {
+    bench.push_all(vec![job("paused"), loose("free").key("other")]).await;
+    bench.act(LaneSelection::Key("k".into()), LaneAction::Pause).await;
+    bench.declare(Queue::fifo("q")).await;
+    assert_eq!(tags(&bench.one().await), ["free"]);
+    bench.nothing().await;
+    bench.act(LaneSelection::Key("k".into()), LaneAction::Resume).await;
+    assert_eq!(tags(&bench.one().await), ["paused"]);
 }
 
 async fn a_queue_that_changes_its_mode_keeps_what_is_scheduled(mut bench: Bench) {

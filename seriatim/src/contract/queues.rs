@@ -16,8 +16,9 @@ pub trait Queues: Send + Sync {
     /// - A new queue is created. An existing one with the same mode and merge gets the new settings.
     /// - Another mode or merge is accepted only if the queue has no lanes; or if the queue was created by an
     ///   undeclared push and none of its lanes is claimed. In the latter case its jobs are pushed again under the
-    ///   new mode, in order of arrival (impossible from or to `parallel` if it has jobs). Otherwise it is
-    ///   `Conflict`, naming both definitions: see [`Declaration`](crate::store::Declaration).
+    ///   new mode, in order of arrival, those without a score of their own with that of the new mode; paused keys stay
+    ///   paused (impossible from or to `parallel` if it has jobs). Otherwise it is `Conflict`, naming both definitions:
+    ///   see [`Declaration`](crate::store::Declaration).
     /// - An invalid definition is `Invalid`, with the field `queues[3].max_retries`.
     /// - A change that transactions of users forbid while they are open may be refused as `Unavailable`.
     async fn declare(&self, request: Declare) -> Result<()>;

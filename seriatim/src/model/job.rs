@@ -100,7 +100,7 @@ pub struct JobOptions {
     #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
     pub lease_ttl: Option<Duration>,
     /// If it was not attempted by then, it is cancelled with error `expired`. A snooze or a release is no attempt. A job
-    /// that is requeued from the morgue no longer expires.
+    /// that is requeued from the morgue no longer expires. Of jobs that merge, that of the older one counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// A repeat with the same (queue, key, `idempotency_key`) returns the first job and changes nothing.
@@ -109,7 +109,8 @@ pub struct JobOptions {
     /// Where `idempotency_key` is unique.
     #[serde(skip_serializing_if = "IdempotencyScope::is_key")]
     pub idempotency_scope: IdempotencyScope,
-    /// Only nodes of this configured name may claim it.
+    /// Only nodes of this configured name may claim it. A dead job that is requeued onto a key with waiting jobs runs where
+    /// these do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Only nodes and workers of this consumer group may claim it.

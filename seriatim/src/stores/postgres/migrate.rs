@@ -39,6 +39,7 @@ const STEPS: &[&str] = &[
     include_str!("sql/to_42.sql"),
     include_str!("sql/to_43.sql"),
     include_str!("sql/to_44.sql"),
+    include_str!("sql/to_45.sql"),
 ];
 /// The version that this build reads and writes.
 pub(super) const VERSION: usize = OLDEST + STEPS.len();

@@ -7,18 +7,27 @@ use rusqlite::params;
 
 use super::Sqlite;
 use super::actions::STEP_JOBS;
-use super::row::Job;
+use super::row::{Job, flag};
 use super::tx::{QueueRow, Tx};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, too_many_queues};
 use crate::contract::{Acted, Declare, DeleteQueue, LaneAction, Queues};
 use crate::model::limits::ACTION_ROWS_MAX;
-use crate::model::{Leave, Queue, Result};
+use crate::model::{Leave, Mode, Queue, Result, Timestamp};
 
 /// Conditions that find the lanes of a queue, cheapest first. Only lanes in none of these indexes (held or paused,
 /// without a key) need a scan of all lanes.
 const LANES: [&str; 4] =
     ["key IS NOT NULL", "id IN (SELECT id FROM ready WHERE q = ?1)", "wake IS NOT NULL", "true"];
+
+/// What was in a queue before its mode changed.
+#[derive(Default)]
+struct Moved {
+    /// With their keys, in order of arrival.
+    jobs: Vec<(Option<String>, Job)>,
+    /// The paused keys.
+    paused: Vec<String>,
+}
 
 /// The jobs of the lanes in a JSON array.
 const JOBS_OF: &str =
@@ -71,7 +80,7 @@ impl Tx<'_> {
         }
         let old = row.queue.clone();
         let changes = (old.mode, old.merge) != (queue.mode, queue.merge);
-        let moved = if changes { self.take_queue_apart(&row, queue)? } else { Vec::new() };
+        let moved = if changes { self.take_queue_apart(&row, queue)? } else { Moved::default() };
         let number = row.number;
         if !changes && row.declared && *old == *queue {
             return Ok(());
@@ -86,18 +95,21 @@ impl Tx<'_> {
             }
             self.ring(&row.name);
         }
-        for (key, job) in moved {
+        for (key, job) in moved.jobs {
             self.put_back(number, key.as_deref(), job)?;
+        }
+        for key in moved.paused {
+            if let Some(mut work) = self.lane_of_key(number, &key)? {
+                work.row.head.flags |= flag::PAUSED;
+                self.save(work)?;
+            }
         }
         Ok(())
     }
 
-    /// Takes all jobs out of a queue whose mode changes, if the change is allowed.
-    fn take_queue_apart(
-        &mut self,
-        row: &QueueRow,
-        new: &Queue,
-    ) -> Result<Vec<(Option<String>, Job)>> {
+    /// Takes all jobs out of a queue whose mode changes, if the change is allowed. Those without a score of their own
+    /// get that of the new mode.
+    fn take_queue_apart(&mut self, row: &QueueRow, new: &Queue) -> Result<Moved> {
         let sql = "SELECT id, key FROM lane WHERE q = ?1 ORDER BY id";
         let lanes: Vec<(i64, Option<String>)> =
             self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?)))?;
@@ -105,18 +117,22 @@ impl Tx<'_> {
         let sql = "SELECT 1 FROM held WHERE q = ?1 LIMIT 1";
         let runs = self.first(sql, [row.number], |_| Ok(()))?.is_some();
         Found { mode, merge, declared, holds_jobs: !lanes.is_empty(), runs }.check(new)?;
-        let mut jobs = Vec::new();
+        let mut moved = Moved::default();
         for (id, key) in lanes {
             let Some(mut work) = self.lane(id)? else { continue };
-            let route = work.row.head.route;
+            let (route, flags) = (work.row.head.route, work.row.head.flags);
+            moved.paused.extend(key.clone().filter(|_| flags & flag::PAUSED != 0));
             for job in self.take_all_open(&mut work)? {
                 let route = route.max(job.route);
-                jobs.push((key.clone(), Job { digest: None, route, ..job }));
+                let made_at = Timestamp::from_micros(job.created).as_secs_f64();
+                let is_default = new.mode == Mode::Fifo && job.score.to_bits() == made_at.to_bits();
+                let score = if is_default { 0.0 } else { job.score };
+                moved.jobs.push((key.clone(), Job { digest: None, route, score, ..job }));
             }
             self.save(work)?;
         }
-        jobs.sort_unstable_by_key(|(_, job)| job.seq);
-        Ok(jobs)
+        moved.jobs.sort_unstable_by_key(|(_, job)| job.seq);
+        Ok(moved)
     }
 
     pub(super) fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {

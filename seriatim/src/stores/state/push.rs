@@ -44,6 +44,10 @@ impl State {
             });
             may.map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
+        let new = queues.iter().filter(|queue| self.queue(&queue.name).is_err()).count();
+        if self.queues.len() + new > QUEUES_MAX as usize {
+            return Err(too_many_queues());
+        }
         for queue in queues {
             match self.queue(&queue.name).map(|row| row.number) {
                 _ if keeps(&*self, &queue) => {}
@@ -98,7 +102,8 @@ impl State {
         }
     }
 
-    /// Pushes the jobs of a queue again, after its mode changed.
+    /// Pushes the jobs of a queue again, after its mode changed. Those without a score of their own get that of the new
+    /// mode, and paused keys stay paused.
     fn push_again(&mut self, now: Timestamp, queue: u32) {
         let numbers: Vec<u64> = self
             .lanes
@@ -106,21 +111,33 @@ impl State {
             .filter(|lane| lane.id.queue == queue)
             .map(|lane| lane.id.number)
             .collect();
-        let mut jobs = Vec::new();
+        let (mut jobs, mut paused) = (Vec::new(), Vec::new());
         for number in numbers {
             let Some(lane) = self.lanes.get_mut(&number) else {
                 continue;
             };
             let (key, route) = (lane.key.clone(), lane.route);
+            paused.extend(key.clone().filter(|_| lane.paused));
             jobs.extend(
                 lane.take_all().into_iter().map(|job| (key.clone(), route.max(job.route), job)),
             );
             self.position(number, now);
         }
         jobs.sort_unstable_by_key(|(_, _, job)| job.id.seq());
+        let is_fifo = self.queues[&queue].queue.mode == Mode::Fifo;
         for (key, route, mut job) in jobs {
             job.digest = None;
+            if is_fifo && job.score.to_bits() == job.created_at.as_secs_f64().to_bits() {
+                job.score = 0.0;
+            }
             self.put_back(now, queue, key, route, job);
+        }
+        for key in paused {
+            let number = self.keys[&(queue, key)];
+            if let Some(lane) = self.lanes.get_mut(&number) {
+                lane.paused = true;
+            }
+            self.position(number, now);
         }
     }
 

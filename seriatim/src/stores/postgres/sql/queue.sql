@@ -149,7 +149,7 @@ BEGIN
 END $$;
 
 -- Gives the lanes of a queue the state that they would have if their jobs had been pushed under its present mode, in
--- order of arrival. The caller has locked all of them, and none is claimed.
+-- order of arrival; paused ones stay paused. The caller has locked all of them, and none is claimed.
 CREATE FUNCTION seriatim.push_again(_queue int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _q seriatim.queue;
@@ -158,7 +158,7 @@ BEGIN
   SELECT * INTO _q FROM seriatim.queue WHERE number = _queue;
   PERFORM seriatim.count_as_untried(_lanes);
   UPDATE seriatim.lane l
-  SET held = false, paused = false, retry_count = -1, crashes = 0, error = NULL, next_due = NULL, progress = NULL,
+  SET held = false, retry_count = -1, crashes = 0, error = NULL, next_due = NULL, progress = NULL,
     route = greatest(l.route, f.route),
     due = CASE WHEN _q.earliest THEN f.earliest ELSE f.run_at END
   FROM (
@@ -166,7 +166,11 @@ BEGIN
     FROM seriatim.item WHERE queue = _queue ORDER BY lane, seq
   ) f
   WHERE f.lane = l.number;
-  UPDATE seriatim.item SET loose = _q.mode = 3 WHERE queue = _queue;
+  -- The score of a job without its own: when it came, but 0 in `fifo`.
+  UPDATE seriatim.item
+  SET loose = _q.mode = 3,
+    score = CASE WHEN _q.mode = 2 AND score = created_at / 1e6::float8 THEN 0 ELSE score END
+  WHERE queue = _queue;
   IF _q.mode = 1 AND _q.merge <> 2 THEN
     PERFORM seriatim.unite(g.first, i.seq, _q.merge)
     FROM (SELECT lane, digest, min(seq) AS first FROM seriatim.item WHERE queue = _queue

@@ -50,20 +50,28 @@ local function is_same()
   return true
 end
 
--- Every open job of the queue with its key and route, in order of arrival.
+-- Whether a job had no score of its own: it got the time in seconds.
+local function is_unscored(j)
+  local made = struct.pack('>d', j.created / 1000000)
+  return j.score == hex(string.char(string.byte(made, 1) + 128) .. string.sub(made, 2))
+end
+
+-- Every open job of the queue with its key and route, in order of arrival. Those without a score of their own get that of
+-- the new mode.
 local function all_open()
   local list = {}
   for _, id in ipairs(call('HKEYS', K.lanes)) do
     local l = L.lane_of(number_in(id))
     for _, j in ipairs(L.open_jobs(l, ALL)) do
-      list[#list + 1] = { job = j, key = l.key, route = math.max(l.route, j.route) }
+      if mode == 'fifo' and is_unscored(j) then j.score = '8000000000000000' end
+      list[#list + 1] = { job = j, key = l.key, route = math.max(l.route, j.route), paused = l.paused }
     end
   end
   table.sort(list, function(a, b) return a.job.seq < b.job.seq end)
   return list
 end
 
--- Recreates the lanes of the queue under its new mode.
+-- Recreates the lanes of the queue under its new mode. Paused ones stay paused.
 local function push_again(list)
   write_out()
   for _, key in ipairs({ 'open', 'later', 'equal', 'arrivals', 'ready', 'wake', 'parked', 'trouble', 'failing', 'lanes',
@@ -73,7 +81,10 @@ local function push_again(list)
   count('lanes', -number_of('lanes'))
   lanes, touched, ids = {}, {}, {}
   load_settings()
-  for _, entry in ipairs(list) do L.put_back(entry.key, entry.route, entry.job) end
+  for _, entry in ipairs(list) do
+    local l = L.put_back(entry.key, entry.route, entry.job)
+    if entry.paused then l.paused = true end
+  end
   commit()
 end
 

@@ -38,11 +38,11 @@ fn promote(replica: &Server) {
     replica.send(&["REPLICAOF", "NO", "ONE"]).unwrap();
 }
 
-/// Waits until the replica has all that the master has.
+/// Waits until the replica has all that the master has, and the master counts it.
 async fn has_all(replica: &Server, master: &Server) {
     let offset = |server: &Server| {
         let info = server.send(&["INFO", "replication"]).unwrap();
-        let is_linked = info.contains("role:master") || info.contains("master_link_status:up");
+        let is_linked = info.contains("state=online") || info.contains("master_link_status:up");
         let at = info.find("master_repl_offset:").filter(|_| is_linked)?;
         info[at..].lines().next().map(str::to_owned)
     };

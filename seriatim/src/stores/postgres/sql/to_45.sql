@@ -1,0 +1,1 @@
+-- From version 44: only functions changed.
