@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::contract::{Push, Pushed, Settled, Store};
-use crate::model::{Error, Job, Settlement, Timestamp, Token, Turn, Verdict};
+use crate::model::{Error, Job, NodeId, Settlement, Timestamp, Token, Turn, Verdict};
 
 /// Pushes, and tells the observer.
 pub(crate) async fn push(
@@ -53,6 +53,17 @@ pub trait Observer: Send + Sync + 'static {
     /// An expired claim was rescued, under the turn's new token.
     fn rescued(&self, turn: &Turn) {
         let _ = turn;
+    }
+
+    /// A person released a claim, under the turn's new token.
+    fn released(&self, turn: &Turn) {
+        let _ = turn;
+    }
+
+    /// The store confirmed a heartbeat: what `node` holds is its own until then at least, by this machine's clock. A
+    /// node that others declared dead goes on under another name.
+    fn renewed(&self, node: &NodeId, until: Timestamp) {
+        let _ = (node, until);
     }
 
     /// Other nodes declared this node dead: it has lost these claims.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::slow::{Lock, SLOW_AFTER, Slow, locks_of};
 use super::{Shared, only};
@@ -23,8 +23,8 @@ use crate::model::{Error, ErrorKind, Job, Result};
 const GROUP_JOBS_MAX: usize = 1_000;
 /// Most payload bytes in a group; a single job may be larger.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// A push in the future of its caller, or that has not begun, is not polled if it still leads then: a slow one would have
-/// handed the lead on.
+/// A push in the future of its caller, or that has not begun, is not polled if it still leads this long after it was
+/// polled last: a slow one would have handed the lead on, or waits for that and says that it is polled.
 const STALLED_AFTER: Duration = SLOW_AFTER.saturating_mul(2);
 
 /// Callers that wait behind the push under way.
@@ -39,8 +39,8 @@ pub(super) struct Line {
 struct State {
     /// Whether a caller is pushing now; it looks at `waiting` afterwards.
     led: bool,
-    /// Whether it may stall: nothing is known yet of whether its future is polled.
-    may_stall: bool,
+    /// When it was last known to be polled; `None`: it is a task, which its runtime polls.
+    polled_at: Option<Instant>,
     /// Which lead this is: one that was taken over hands nothing on.
     number: u64,
     waiting: VecDeque<Waiting>,
@@ -85,7 +85,7 @@ impl Drop for Passed<'_> {
 impl State {
     /// Begins a lead; returns its number.
     fn lead(&mut self) -> u64 {
-        (self.led, self.may_stall, self.number) = (true, true, self.number + 1);
+        (self.led, self.polled_at, self.number) = (true, Some(Instant::now()), self.number + 1);
         self.number
     }
 }
@@ -103,10 +103,20 @@ impl Line {
         Some((waiting, state.lead()))
     }
 
-    /// Notes that the future of this lead is polled.
+    /// Notes that this lead has begun as a task.
     fn runs(&self, number: u64) {
         let mut state = lock(&self.state);
-        state.may_stall &= state.number != number;
+        if state.number == number {
+            state.polled_at = None;
+        }
+    }
+
+    /// Notes that the future of this lead is polled.
+    fn is_polled(&self, number: u64) {
+        let mut state = lock(&self.state);
+        if state.number == number && state.polled_at.is_some() {
+            state.polled_at = Some(Instant::now());
+        }
     }
 }
 
@@ -144,7 +154,8 @@ impl Shared {
     /// The lead that has stalled, if it has.
     fn taken_over(self: &Arc<Self>) -> Option<Leading> {
         let mut state = lock(&self.line.state);
-        (state.led && state.may_stall).then(|| Leading(self.clone(), state.lead()))
+        let has_stalled = state.polled_at.is_some_and(|at| at.elapsed() >= STALLED_AFTER);
+        (state.led && has_stalled).then(|| Leading(self.clone(), state.lead()))
     }
 
     async fn push_one(self: &Arc<Self>, lead: &mut Option<Leading>, job: Job) -> Result<Pushed> {
@@ -161,11 +172,11 @@ impl Shared {
     ) -> Result<Vec<Pushed>> {
         let mut push = pin!(self.push(jobs));
         let number = lead.as_ref().map(|lead| lead.1);
-        let runs = || number.into_iter().for_each(|number| self.line.runs(number));
+        let is_polled = || number.into_iter().for_each(|number| self.line.is_polled(number));
         tokio::select! {
             biased;
             pushed = &mut push => pushed,
-            slow = self.line.slow.begin(runs, locks) => {
+            slow = self.line.slow.begin(is_polled, locks) => {
                 // Dropped behind the other.
                 let _passed = Passed(self);
                 let _slow = slow;

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::task::coop::unconstrained;
+use tokio::time::timeout;
 
 use crate::lock::lock;
 use crate::model::Job;
@@ -21,6 +23,8 @@ pub(super) type Lock = (String, String);
 /// The slow pushes of a client.
 pub(super) struct Slow {
     places: Semaphore,
+    /// Notified when a place gets free.
+    freed: Notify,
     /// What their jobs may wait for.
     locks: Mutex<HashSet<Lock>>,
 }
@@ -29,12 +33,13 @@ pub(super) struct Slow {
 pub(super) struct SlowPush<'a> {
     slow: &'a Slow,
     locks: Vec<Lock>,
-    _place: Option<SemaphorePermit<'a>>,
+    place: Option<SemaphorePermit<'a>>,
 }
 
 impl Default for Slow {
     fn default() -> Self {
-        Self { places: Semaphore::new(SLOW_MAX), locks: Mutex::default() }
+        let places = Semaphore::new(SLOW_MAX);
+        Self { places, freed: Notify::new(), locks: Mutex::default() }
     }
 }
 
@@ -45,18 +50,27 @@ impl Slow {
         !locks.is_empty() && locks_of(job).any(|lock| locks.contains(&lock))
     }
 
-    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs. `runs` is called
-    /// as soon as it is slow: its future is polled.
+    /// Ready when a push that begins now is slow, and others may go beside it. `locks`: those of its jobs. Until then
+    /// `is_polled` is called every [`SLOW_AFTER`].
     pub(super) async fn begin(
         &self,
-        runs: impl FnOnce(),
+        is_polled: impl Fn(),
         locks: impl FnOnce() -> Vec<Lock>,
     ) -> SlowPush<'_> {
-        tokio::time::sleep(SLOW_AFTER).await;
-        runs();
-        let (place, jobs) = (self.places.acquire().await.ok(), locks());
+        // What is around the push may use up the task's budget.
+        unconstrained(tokio::time::sleep(SLOW_AFTER)).await;
+        let place = loop {
+            is_polled();
+            let freed = self.freed.notified();
+            if let Ok(place) = self.places.try_acquire() {
+                break place;
+            }
+            // It does not wait in line: a place must not go to a push whose future nobody polls any more.
+            let _ = unconstrained(timeout(SLOW_AFTER, freed)).await;
+        };
+        let jobs = locks();
         lock(&self.locks).extend(jobs.iter().cloned());
-        SlowPush { slow: self, locks: jobs, _place: place }
+        SlowPush { slow: self, locks: jobs, place: Some(place) }
     }
 }
 
@@ -66,6 +80,9 @@ impl Drop for SlowPush<'_> {
         for lock in &self.locks {
             locks.remove(lock);
         }
+        drop(locks);
+        self.place = None;
+        self.slow.freed.notify_waiters();
     }
 }
 
@@ -82,7 +99,6 @@ mod tests {
 
     use tokio::sync::watch;
     use tokio::task::JoinHandle;
-    use tokio::time::timeout;
 
     use super::*;
     use crate::store::Pushed;
@@ -152,5 +168,27 @@ mod tests {
             push.await.unwrap().unwrap();
         }
         assert_eq!(under_way.load(Ordering::SeqCst), 0);
+    }
+
+    /// As between two items of a stream.
+    #[tokio::test(start_paused = true)]
+    async fn a_push_that_waits_for_a_place_and_is_polled_no_more_holds_up_no_other() {
+        let (open, opened) = watch::channel(false);
+        let (client, _) = client(opened);
+        let mut slow = Vec::new();
+        for number in 0..SLOW_MAX {
+            slow.push(push(&client, &format!("locked {number}"), number));
+            tokio::time::sleep(SLOW_AFTER * 2).await;
+        }
+        let job = Job::new("q", &SLOW_MAX).unwrap().key("locked too");
+        let mut left = Box::pin(client.push(job));
+        assert!(timeout(SLOW_AFTER * 3 / 2, &mut left).await.is_err());
+        let free = push(&client, "free", 0);
+        timeout(SLOW_AFTER * 10, free).await.expect("it is not held up").unwrap().unwrap();
+        open.send(true).unwrap();
+        left.await.unwrap();
+        for push in slow {
+            push.await.unwrap().unwrap();
+        }
     }
 }

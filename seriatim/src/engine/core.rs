@@ -88,6 +88,8 @@ pub(in crate::engine) struct Core {
     preferred: Mutex<Vec<bool>>,
     /// The node was asked to take no more work.
     pub(in crate::engine) quiet: AtomicBool,
+    /// A heartbeat was sent: the other nodes may see this one.
+    pub(in crate::engine) is_known: AtomicBool,
     /// Notified when the engine must stop.
     pub(in crate::engine) stop_requested: Notify,
     /// Notified when the store no longer knows this node.
@@ -144,6 +146,7 @@ impl Core {
             troubles: Troubles::default(),
             losses: Losses::default(),
             quiet: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
             stop_requested: Notify::new(),
             gone: Notify::new(),
             renamed: Notify::new(),
@@ -239,10 +242,15 @@ impl Core {
         source.definition().map_or(self.settings.lease, |queue| self.ttl(&queue))
     }
 
-    /// The leases of this node's claims: its own, and those of queues.
+    /// The leases of this node's claims: its own, and those of queues, also former ones.
     pub(in crate::engine) fn ttls(&self) -> impl Iterator<Item = Duration> {
-        let own = self.sources.iter().filter_map(|source| source.definition()?.lease);
+        let own = self.sources.iter().filter_map(Source::shortest_lease);
         own.chain([self.settings.lease])
+    }
+
+    /// The shortest of them.
+    pub(in crate::engine) fn shortest_lease(&self) -> Duration {
+        self.ttls().fold(self.settings.lease, Duration::min)
     }
 
     /// The time between two heartbeats: three fit into each lease, also into that of a queue that others declared.
@@ -254,6 +262,15 @@ impl Core {
     /// Whether a lease has ended since the last heartbeat.
     pub(in crate::engine) fn has_lapsed(&self) -> bool {
         self.ttls().any(|ttl| !self.lease.stands(ttl))
+    }
+
+    /// Whether nodes that live may seem to be dead, because less than a lease ago the store's clock has jumped, or the
+    /// store came back from an outage longer than that. This node's own heartbeat comes first.
+    pub(in crate::engine) fn may_misjudge(&self) -> bool {
+        let lease = self.settings.lease;
+        !self.lease.stands(lease)
+            || self.lease.has_returned_within(lease)
+            || self.clock.has_jumped_within(lease)
     }
 
     /// Reads the definitions of the queues; updates this node's sources and returns all.
@@ -352,9 +369,12 @@ impl Core {
         Ok(())
     }
 
-    /// Starts or stops taking new work.
+    /// Starts or stops taking new work; what waits for a slot then is for others.
     pub(in crate::engine) fn take_work(&self, takes: bool) {
         self.quiet.store(!takes, Ordering::Relaxed);
+        if !takes {
+            self.release_waiting();
+        }
         self.dispatch.room.notify_one();
     }
 

@@ -63,7 +63,7 @@ impl Handle {
         self.core.periodic_views()
     }
 
-    /// Stops or resumes taking new work. Running calls continue.
+    /// Stops or resumes taking new work. Running calls continue; lanes that wait for a slot are returned uncounted.
     pub fn quiet(&self, quiet: bool) {
         self.core.take_work(!quiet);
     }

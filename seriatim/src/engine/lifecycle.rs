@@ -100,12 +100,18 @@ impl Engine {
         let core = self.core;
         let fatal = |error: &Error| core.hooks.fatal(&error.to_string());
         run_on_start(&core, self.on_start).await.inspect_err(fatal)?;
-        let upkeep = tokio::select! {
+        let started = tokio::select! {
             biased;
             // A store that hangs must not keep the process from ending.
-            () = &mut stop => return Ok(core.counters.summary(0)),
-            () = core.stop_requested.notified() => return Ok(core.counters.summary(0)),
-            upkeep = start(&core) => upkeep.inspect_err(fatal)?,
+            () = &mut stop => None,
+            () = core.stop_requested.notified() => None,
+            started = start(&core) => Some(started),
+        };
+        if !matches!(started, Some(Ok(_))) {
+            deregister(&core).await;
+        }
+        let Some(upkeep) = started.transpose().inspect_err(fatal)? else {
+            return Ok(core.counters.summary(0));
         };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
@@ -147,10 +153,7 @@ impl Engine {
         core.hooks.turn_log.log_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
-            let deregistering = Pulser::new(core.clone(), core.store_now()).deregister();
-            if let Err(text) = shielded_future(deregistering).await {
-                tracing::error!("deregistering panicked: {text}");
-            }
+            deregister(&core).await;
         } else {
             tracing::warn!(
                 lanes = unsettled,
@@ -178,6 +181,17 @@ impl Upkeep {
     }
 }
 
+/// Tells the other nodes that this one has gone, if they may have seen it.
+async fn deregister(core: &Arc<Core>) {
+    if !core.is_known.load(Ordering::Relaxed) {
+        return;
+    }
+    let deregistering = Pulser::new(core.clone(), core.store_now()).deregister();
+    if let Err(text) = shielded_future(deregistering).await {
+        tracing::error!("deregistering panicked: {text}");
+    }
+}
+
 async fn run_on_start(core: &Core, hooks: Vec<Box<OnStart>>) -> Result<()> {
     let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
     for hook in hooks {
@@ -191,7 +205,7 @@ async fn run_on_start(core: &Core, hooks: Vec<Box<OnStart>>) -> Result<()> {
 
 /// Registers the node and starts its upkeep.
 async fn start(core: &Arc<Core>) -> Result<Upkeep> {
-    let mut pauses = Pauses::default();
+    let (began, mut pauses) = (Instant::now(), Pauses::default());
     let pulser = loop {
         match register(core).await {
             Ok(pulser) => break pulser,
@@ -203,6 +217,9 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
         }
     };
     core.outage.succeeded();
+    if began.elapsed() >= core.settings.lease {
+        core.lease.returned();
+    }
     let mut tasks = JoinSet::new();
     let beats = if pulser.has_line() {
         Some(Beats::start(core, pulser)?)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::contract::{Pushed, Settled};
-use crate::model::{Error, Job, Settlement, Timestamp, Token, Turn, Verdict};
+use crate::model::{Error, Job, NodeId, Settlement, Timestamp, Token, Turn, Verdict};
 use crate::observe::Observer;
 
 /// Runs user code. A panic is returned as its text.
@@ -63,6 +63,14 @@ impl Observer for Shielded {
 
     fn rescued(&self, turn: &Turn) {
         self.call("a rescue", |observer| observer.rescued(turn));
+    }
+
+    fn released(&self, turn: &Turn) {
+        self.call("a release", |observer| observer.released(turn));
+    }
+
+    fn renewed(&self, node: &NodeId, until: Timestamp) {
+        self.call("a heartbeat", |observer| observer.renewed(node, until));
     }
 
     fn lost(&self, tokens: &[Token]) {

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use crate::contract::{Push, Settle, Settled, SharedStore, Transaction, pushes_of};
 use crate::handler::batch::Lane;
 use crate::handler::call::Call;
-use crate::handler::control::Stop;
+use crate::handler::control::{Committed, Stop};
 use crate::handler::steps::Steps;
 use crate::model::{
-    Error, ErrorKind, Job, JobId, LaneId, Result, Settlement, StepRecord, Turn, TurnReport,
-    check_result,
+    Error, ErrorKind, Job, JobId, LaneId, Result, Settlement, StepRecord, Timestamp, Turn,
+    TurnReport, check_result,
 };
 
 /// One handler call: its time limit, cancellation, progress and store. Cheap to clone.
@@ -80,8 +80,9 @@ impl Context {
             let _ = transaction.rollback().await;
             return Err(error);
         }
+        let sent_at = Timestamp::of_this_machine();
         transaction.commit(&**self.store()).await?;
-        self.call.control.commit(turns);
+        self.call.control.commit(Committed { settlements: turns, sent_at });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Notify;
 
 use crate::lock::lock;
-use crate::model::{JobId, LaneId, Settlement, StepRecord, TurnReport};
+use crate::model::{JobId, LaneId, Settlement, StepRecord, Timestamp, TurnReport};
 
 /// Jobs whose payloads cannot be decoded, and why.
 pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
@@ -48,8 +48,7 @@ struct Notes {
     flagged: Vec<(LaneId, Vec<JobId>)>,
     /// Jobs whose payloads cannot be decoded.
     undecodable: Undecodable,
-    /// The settlements of the handler's own transaction.
-    committed: Option<Vec<Settlement>>,
+    committed: Option<Committed>,
     told: BTreeMap<LaneId, Told>,
     /// The results of lanes, as JSON.
     results: BTreeMap<LaneId, Arc<str>>,
@@ -57,6 +56,14 @@ struct Notes {
     reported: u64,
     taken: u64,
     arrived: u64,
+}
+
+/// The settlements of the handler's own transaction.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) settlements: Vec<Settlement>,
+    /// When its commit was sent: the next turns of the keys may begin before the handler ends.
+    pub(crate) sent_at: Timestamp,
 }
 
 /// The handler's reports about a lane.
@@ -137,8 +144,8 @@ impl Control {
     }
 
     /// Records that the handler settled all turns of the call itself.
-    pub(crate) fn commit(&self, settlements: Vec<Settlement>) {
-        lock(&self.notes).committed = Some(settlements);
+    pub(crate) fn commit(&self, committed: Committed) {
+        lock(&self.notes).committed = Some(committed);
     }
 
     /// Whether the handler settled all turns of the call itself.
@@ -147,7 +154,7 @@ impl Control {
     }
 
     /// Takes the settlements that the handler made itself.
-    pub(crate) fn take_committed(&self) -> Option<Vec<Settlement>> {
+    pub(crate) fn take_committed(&self) -> Option<Committed> {
         lock(&self.notes).committed.take()
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context as Waker, Poll};
 use std::time::Duration;
 
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use crate::contract::{Settled, Trouble, TroubleKind};
@@ -19,13 +20,13 @@ use crate::engine::settle::turn_log::{TurnLog, in_a_word};
 use crate::engine::shield::{shielded, shielded_future};
 use crate::handler::call::{Call, Series};
 use crate::handler::context::Context;
-use crate::handler::control::{Control, Stop, Undecodable};
+use crate::handler::control::{Committed, Control, Stop, Undecodable};
 use crate::handler::failure::{Failure, Fatal, Interrupted, Unstartable};
 use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
 use crate::handler::retrying::Failed;
 use crate::handler::worker::{Handling, Prepared, Worker};
-use crate::model::{NextRetry, Outcome, Queue, Settlement, Timestamp, Turn, Verdict};
+use crate::model::{NextRetry, Outcome, Queue, Settlement, Turn, Verdict};
 
 /// What a call hands over.
 enum Handed {
@@ -239,7 +240,8 @@ async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> En
                 let end = Instant::now() + grace(core, call, reason);
                 asked = Some((reason, asked.map_or(end, |(_, before)| before.min(end))));
             }
-            () = sleep_until(wake) => match asked {
+            // A handler that uses up the task's budget at each poll leaves none for the timer.
+            () = unconstrained(sleep_until(wake)) => match asked {
                 Some(_) => return Ending::Dropped,
                 None => call.control.stop(Stop::TimedOut),
             }
@@ -352,8 +354,8 @@ fn conclude(
     answer: Result<Outcomes, Outcome>,
     undecodable: Undecodable,
 ) {
-    if let Some(settlements) = call.control.take_committed() {
-        return committed(core, call, &settlements);
+    if let Some(of_handler) = call.control.take_committed() {
+        return committed(core, call, &of_handler);
     }
     let is_plain = undecodable.is_empty() && call.expired.is_empty() && !call.control.has_results();
     let is_last = call.series.as_ref().is_none_or(|series| series.next().is_none());
@@ -381,9 +383,9 @@ fn conclude(
 }
 
 /// Records the settlements of a handler's own transaction: they hold, whatever the handler answers.
-fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
+fn committed(core: &Core, call: &Call, of_handler: &Committed) {
+    let Committed { settlements, sent_at } = of_handler;
     core.held.remove(settlements);
-    let sent_at = Timestamp::of_this_machine();
     for (place, settlement) in settlements.iter().enumerate() {
         let (turn, settled) = (call.claimed(place), Settled::ok(Vec::new()));
         core.counters
@@ -394,7 +396,7 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
             let handed = &call.turns[place];
             observer.ended(handed, &call.done_verdict(handed));
             observer.settling(turn, settlement);
-            observer.settled(turn, settlement, &settled, sent_at);
+            observer.settled(turn, settlement, &settled, *sent_at);
         }
     }
 }

@@ -130,6 +130,11 @@ impl Dispatch {
         want
     }
 
+    /// Whether a free slot would let a queue run: its own limit is not full.
+    pub(in crate::engine) fn may_run(&self, source: usize) -> bool {
+        lock(&self.state).may_run(source)
+    }
+
     /// Releases the slot that is kept free for a queue, if nothing can be claimed from it now; otherwise the slot
     /// would stay empty.
     pub(in crate::engine) fn unreserve(&self, is_idle: impl FnOnce(usize) -> bool) {

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use crate::contract::{Claim, Claimed, TroubleKind, Wake, Wakeups};
 use crate::engine::claim::buffer::Want;
+use crate::engine::claim::flights::{Flights, Landed};
 use crate::engine::claim::reconcile::{every_queue, reconcile};
 use crate::engine::claim::source::Source;
 use crate::engine::claim::suspects::{Crashed, take_suspects};
@@ -22,7 +21,7 @@ use crate::engine::limits::{
     PUT_ASIDE_MAX, REST_MIN,
 };
 use crate::engine::outage::{Pauses, may_have_been_done, will_pass};
-use crate::model::{Error, ErrorKind, NodeId, Result, Timestamp};
+use crate::model::{Error, ErrorKind, Timestamp};
 
 /// When to ask a source again, the soonest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,15 +72,6 @@ impl Look {
     }
 }
 
-/// An answered claim.
-struct Landed {
-    place: usize,
-    want: Want,
-    /// The node that claimed.
-    node: NodeId,
-    answer: Result<Claimed>,
-}
-
 /// Claims until the engine drains.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (next, at) = (Next::Now, Instant::now());
@@ -109,7 +99,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let pauses = Pauses::default();
     let several = core.store.capabilities().claim_split.is_some();
     let mut fetcher = Fetcher {
-        flights: FuturesUnordered::new(),
+        flights: Flights::default(),
         flights_max: if several { CLAIMS_IN_FLIGHT } else { 1 },
         failure: None,
         compare_at: at,
@@ -149,7 +139,7 @@ struct Fetcher {
     looks: Vec<Look>,
     pauses: Pauses,
     /// The claims on their way.
-    flights: FuturesUnordered<BoxFuture<'static, Landed>>,
+    flights: Flights,
     flights_max: usize,
     /// The store no longer knows this node.
     failure: Option<Error>,
@@ -180,7 +170,8 @@ impl Fetcher {
                 continue;
             }
             let want = self.want(place, first);
-            first = false;
+            // A queue whose own limit is full has no use for its turn: it is the next one's.
+            first &= !self.core.dispatch.may_run(place);
             if want.lanes > 0 {
                 claimed |= self.claim(place, want).await;
             }
@@ -298,6 +289,9 @@ impl Fetcher {
             [place] if !self.looks[place].is_doubtful => vec![None],
             _ => self.ask_due(&asked).await,
         };
+        while self.flights.has_answer() {
+            self.land().await;
+        }
         let weight = |source: &Source| source.weight(source.definition().as_deref());
         let weights: Vec<u32> =
             asked.iter().map(|place| weight(&self.core.sources[*place])).collect();
@@ -318,7 +312,8 @@ impl Fetcher {
     async fn ask_due(&mut self, asked: &[usize]) -> Vec<Option<Timestamp>> {
         let queues = asked.iter().map(|place| self.core.sources[*place].name.clone()).collect();
         asked.iter().for_each(|place| self.looks[*place].is_doubtful = false);
-        let Ok(answer) = self.core.store.due(queues).await else {
+        let core = self.core.clone();
+        let Ok(answer) = self.flights.beside(core.store.due(queues)).await else {
             // The claims continue in the order of declaration, and report the error.
             return vec![None; asked.len()];
         };
@@ -379,7 +374,7 @@ impl Fetcher {
             self.send(place, part);
         }
         let mut got = false;
-        while self.flights.len() >= self.flights_max {
+        while self.flights.len() >= self.flights_max || self.flights.has_answer() {
             got |= self.land().await;
         }
         self.recover().await;
@@ -485,7 +480,7 @@ impl Fetcher {
         }
         if got > 0 && core.sources[place].definition().is_none() {
             // A push created the queue after this node started.
-            let _ = core.read_definitions().await;
+            let _ = self.flights.beside(core.read_definitions()).await;
         }
         let queue = core.sources[place].definition_for(claimed.turns.first());
         let suspects = take_suspects(&core.held, &queue, &mut claimed.turns);
@@ -494,6 +489,10 @@ impl Fetcher {
         }
         core.release(place, suspects.others);
         core.dispatch.fill(place, claimed.turns, want);
+        if core.quiet.load(Ordering::Relaxed) {
+            // It was on its way when the node became quiet.
+            core.release_waiting();
+        }
         got > 0
     }
 

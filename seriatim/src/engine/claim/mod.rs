@@ -3,6 +3,7 @@
 pub(in crate::engine) mod buffer;
 pub(in crate::engine) mod dispatch;
 pub(in crate::engine) mod fetch;
+mod flights;
 pub(in crate::engine) mod held;
 pub(in crate::engine) mod reconcile;
 pub(in crate::engine) mod scheduler;

@@ -19,6 +19,8 @@ pub(in crate::engine) struct Source {
     pub(in crate::engine) name: Arc<str>,
     workers: Vec<Worker>,
     definition: Mutex<Option<Arc<Queue>>>,
+    /// The shortest lease of its own that it ever had here.
+    lease: Mutex<Option<Duration>>,
     paused_until: Mutex<Option<Instant>>,
     /// Whether the engine declares the queue.
     is_declared: AtomicBool,
@@ -38,6 +40,7 @@ impl Source {
             name,
             workers,
             definition: Mutex::default(),
+            lease: Mutex::default(),
             paused_until: Mutex::default(),
             is_declared: AtomicBool::new(false),
             stands: AtomicBool::new(true),
@@ -104,7 +107,21 @@ impl Source {
     }
 
     pub(in crate::engine) fn define(&self, queue: Queue) {
+        if let Some(lease) = queue.lease {
+            let mut shortest = lock(&self.lease);
+            *shortest = Some(shortest.map_or(lease, |before| before.min(lease)));
+        }
         *lock(&self.definition) = Some(Arc::new(queue));
+    }
+
+    /// The shortest lease of its own that the queue ever had here: calls and claims may still be under it.
+    pub(in crate::engine) fn shortest_lease(&self) -> Option<Duration> {
+        *lock(&self.lease)
+    }
+
+    /// Nothing is claimed under a former lease any more.
+    pub(in crate::engine) fn forget_former_leases(&self) {
+        *lock(&self.lease) = self.definition().and_then(|queue| queue.lease);
     }
 
     /// Records that the engine declares the queue.

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::coop::consume_budget;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::JobState;
@@ -201,6 +202,41 @@ async fn a_handler_over_its_timeout_fails_and_is_dropped() {
     log.reaches(1).await;
     pass(secs(6)).await;
     assert_eq!(running.stop().await.failed, 1);
+    assert_eq!(rig.error(id).await, "timed out (limit 3s)");
+}
+
+/// Paused time does not pass while a task is busy, so the handler lets it pass.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_leaves_nothing_of_its_task_s_budget_is_told_and_dropped_too() {
+    async fn work(chunks: u32, context: &Context, until_told: bool) {
+        for _ in 0..chunks {
+            if until_told && context.is_cancelled() {
+                return;
+            }
+            consume_budget().await;
+        }
+    }
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("slow").timeout(secs(3))).await;
+    let id = rig.push(Job::new("slow", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("slow", move |_: Batch<u32>, context: Context| {
+            let log = written.clone();
+            async move {
+                log.add("start");
+                tokio::time::advance(secs(4)).await;
+                work(10_000, &context, true).await;
+                log.add(if context.is_cancelled() { "told" } else { "not told" });
+                work(1_000, &context, false).await;
+                tokio::time::advance(secs(6)).await;
+                work(10_000, &context, false).await;
+                log.add("not dropped");
+            }
+        }));
+    log.reaches(1).await;
+    assert_eq!(running.stop().await.failed, 1);
+    assert_eq!(log.lines(), ["start", "told"]);
     assert_eq!(rig.error(id).await, "timed out (limit 3s)");
 }
 

@@ -377,9 +377,25 @@ async fn a_run_ends_when_its_node_may_not_lead_any_more() {
     rig.faults.down.store(false, Ordering::SeqCst);
     pass(secs(100)).await;
     let lines = log.lines();
-    // Each time after it: a node that was away has a new id, which must wait for the lead of the old one.
+    // And again after the outage.
     assert!(lines.len() >= 2 && lines.iter().all(|line| line == "begins"), "{lines:?}");
     running.kill();
+}
+
+/// The stop comes while the first node asks who leads.
+#[tokio::test(start_paused = true)]
+async fn no_run_of_a_worker_of_the_fleet_begins_after_the_stop_and_another_node_may_begin_one() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.leads_after.store(1_000, Ordering::SeqCst);
+    let first = reporting(&rig, &log, "first", secs(60));
+    pass(Duration::from_millis(500)).await;
+    first.stop().await;
+    rig.faults.leads_after.store(0, Ordering::SeqCst);
+    pass(secs(1)).await;
+    let second = reporting(&rig, &log, "second", secs(60));
+    pass(secs(5)).await;
+    assert_eq!(log.lines(), ["second"]);
+    second.kill();
 }
 
 /// The lead is asked for at second 10; the error comes at 25, and the lead ends at 30.

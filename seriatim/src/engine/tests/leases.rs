@@ -1,12 +1,14 @@
 //! Heartbeats, lost leases, and claims that other nodes left behind.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::JobState;
+use crate::engine::Observer;
 use crate::machine::PRETENDED;
-use crate::store::NodeId;
+use crate::store::{NodeId, Turn};
 use crate::*;
 
 /// A handler that logs when it starts and when it is asked to stop, and then returns an error.
@@ -41,6 +43,52 @@ async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
     }
 }
 
+/// A handler that reports progress once, and logs when it starts and when it is asked to stop.
+fn reporting(rig: &Rig, log: &Log) -> EngineBuilder {
+    let log = log.clone();
+    engine(rig).worker("mail", move |batch: Batch<u32>, context: Context| {
+        let log = log.clone();
+        async move {
+            log.add("start");
+            context.progress(&batch.lanes()[0], &7)?;
+            context.cancelled().await;
+            log.add("told");
+            Ok::<_, Failure>(())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_gets_no_answer_costs_neither_the_lease_nor_a_report() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(reporting(&rig, &log));
+    log.reaches(1).await;
+    rig.faults.hung_beats.store(1, Ordering::SeqCst);
+    pass(secs(60)).await;
+    assert_eq!(log.lines(), ["start"], "it is not asked to stop");
+    let view = rig.job(id).await.unwrap().unwrap();
+    assert_eq!(view.progress.as_deref(), Some("7"));
+    running.kill();
+}
+
+/// Before a first report is sent, the store is asked what earlier turns left.
+#[tokio::test(start_paused = true)]
+async fn heartbeats_go_out_while_the_store_does_not_say_what_was_reported_before() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.forgetful.store(true, Ordering::SeqCst);
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(reporting(&rig, &log));
+    log.reaches(1).await;
+    pass(secs(60)).await;
+    assert_eq!(log.lines(), ["start"], "it is not asked to stop");
+    rig.faults.forgetful.store(false, Ordering::SeqCst);
+    pass(secs(10)).await;
+    let view = rig.job(id).await.unwrap().unwrap();
+    assert_eq!(view.progress.as_deref(), Some("7"));
+    running.kill();
+}
+
 /// The node's own heartbeats come every five seconds.
 #[tokio::test(start_paused = true)]
 async fn three_heartbeats_fit_into_the_lease_of_a_queue_that_others_declared() {
@@ -49,6 +97,19 @@ async fn three_heartbeats_fit_into_the_lease_of_a_queue_that_others_declared() {
     rig.push(Job::new("mail", &1).unwrap()).await;
     let running = Running::start(until_stopped(&rig, &log));
     pass(secs(20)).await;
+    assert_eq!(log.lines(), ["start 1"], "it is not asked to stop");
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_on_under_its_lease_when_that_of_the_queue_is_lengthened() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").lease(secs(3))).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_stopped(&rig, &log));
+    log.reaches(1).await;
+    rig.store_declared(Queue::parallel("mail").lease(secs(25))).await;
+    pass(secs(60)).await;
     assert_eq!(log.lines(), ["start 1"], "it is not asked to stop");
     running.kill();
 }
@@ -102,6 +163,43 @@ async fn after_a_jump_of_the_store_s_clock_a_node_that_lives_keeps_its_claims() 
     // It is silent from now on.
     log.reaches(1).await;
     running.stop().await;
+}
+
+/// The other node is silent too while the store is away, and its heartbeat comes a little later.
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_longer_than_a_lease_a_node_that_lives_keeps_its_claims() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    assert_eq!(rig.claim_as("other", "mail", secs(30)).await.len(), 1);
+    let worker = log.adds::<u32>("taken over");
+    let running = Running::start(engine(&rig).rescue_interval(secs(2)).worker("mail", worker));
+    pass(secs(1)).await;
+    rig.faults.down.store(true, Ordering::SeqCst);
+    pass(secs(40)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    pass(secs(4)).await;
+    let node = store::NodeInfo::new("other".into(), secs(30));
+    rig.heartbeat(store::Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    pass(secs(25)).await;
+    assert_eq!((log.len(), rig.state(id).await), (0, Some(JobState::Running)));
+    // It is silent from now on.
+    log.reaches(1).await;
+    running.stop().await;
+}
+
+/// Its lease seems to have ended before its first heartbeat.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_was_built_long_ago_takes_over_at_once_what_a_dead_node_held() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);
+    let builder = engine(&rig).rescue_interval(secs(2));
+    let engine = builder.worker("mail", log.adds::<u32>("taken over")).build().unwrap();
+    pass(secs(100)).await;
+    let running = tokio::spawn(engine.run_until(std::future::pending::<()>()));
+    let taken = tokio::time::timeout(secs(10), log.reaches(1)).await;
+    assert!(taken.is_ok(), "it waits for a lease");
+    running.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,6 +314,47 @@ async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
     let summary = running.stop().await;
     assert_eq!(log.lines(), ["crashes 1 attempt 2"]);
     assert_eq!((summary.rescued, summary.failed, summary.done), (1, 0, 1));
+}
+
+/// What an observer hears of rescues, and of how long the node's claims stand.
+#[derive(Default)]
+struct Heard {
+    rescues: Log,
+    beats: Log,
+}
+
+impl Observer for Heard {
+    fn rescued(&self, _: &Turn) {
+        self.rescues.add("rescued");
+    }
+    fn renewed(&self, _: &NodeId, until: Timestamp) {
+        let stands_for = until.since(Timestamp::of_this_machine());
+        self.beats.add(if stands_for <= secs(3) { "short" } else { "long" });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_hears_of_a_rescue_though_the_queues_cannot_be_read_then() {
+    let (rig, heard) = (Rig::new(), Arc::new(Heard::default()));
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);
+    let running = Running::start(engine(&rig).observer(heard.clone()));
+    pass(secs(1)).await;
+    rig.faults.hung_queues.store(true, Ordering::SeqCst);
+    heard.rescues.reaches(1).await;
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_hears_of_the_shortest_lease_of_a_node_s_claims() {
+    let (rig, heard) = (Rig::new(), Arc::new(Heard::default()));
+    rig.store_declared(Queue::parallel("mail").lease(secs(3))).await;
+    let engine = engine(&rig).observer(heard.clone()).worker("mail", |_: Batch<u32>| async {});
+    let running = Running::start(engine);
+    pass(secs(10)).await;
+    let beats = heard.beats.lines();
+    assert!(beats.len() > 3 && beats.iter().all(|beat| beat == "short"), "{beats:?}");
+    running.kill();
 }
 
 /// The sweeps begin after a minute.

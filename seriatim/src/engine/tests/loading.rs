@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{Producer, Push};
 use crate::*;
 
 #[tokio::test(start_paused = true)]
@@ -82,6 +83,37 @@ async fn slots_wait_neither_for_claims_nor_for_settles_under_way() {
     let (took, least) = (began.elapsed(), Duration::from_millis((JOBS - 100) * 10 / 4));
     assert!(took < least.mul_f64(1.05), "{took:?}, at least {least:?}");
     running.stop().await;
+}
+
+/// A call that has the connection goes on only while its answer is waited for, as with drivers.
+#[tokio::test(start_paused = true)]
+async fn claims_under_way_do_not_keep_the_only_connection_from_the_engine() {
+    let names = ["a", "b", "c"];
+    // Queues that a push has created later are looked up too.
+    for are_new in [false, true] {
+        let (rig, log) = (Rig::new(), Log::default());
+        rig.faults.single.store(true, Ordering::SeqCst);
+        rig.faults.claim_split.store(1, Ordering::SeqCst);
+        rig.faults.answered_after.store(10, Ordering::SeqCst);
+        let builder = names.iter().fold(engine(&rig).concurrency(30), |builder, name| {
+            builder.with(Worker::new(*name, log.adds::<u32>("done")).concurrency(1))
+        });
+        let push = async || {
+            let of_each = |i: u32| names.map(|name| Job::new(name, &i).unwrap());
+            let jobs = (0..5).flat_map(of_each).collect();
+            Producer::push(&rig, Push { now: None, jobs }).await.unwrap();
+        };
+        if !are_new {
+            push().await;
+        }
+        let running = Running::start(builder);
+        pass(secs(1)).await;
+        if are_new {
+            push().await;
+        }
+        log.reaches(15).await;
+        running.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,4 +23,5 @@ mod steps;
 mod stopping;
 mod suspects;
 mod takeover;
+mod transactions;
 mod waking;

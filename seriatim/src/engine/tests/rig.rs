@@ -47,6 +47,10 @@ pub(super) struct Faults {
     pub(super) lost_rescues: AtomicUsize,
     /// The number of next settles that take effect, though the part of the store that has their lanes does not answer.
     pub(super) unanswered_settles: AtomicUsize,
+    /// The number of next heartbeats that get no answer.
+    pub(super) hung_beats: AtomicUsize,
+    /// Reports of earlier turns are not read: the question gets no answer.
+    pub(super) forgetful: AtomicBool,
     /// The next heartbeat says that another server has taken over.
     pub(super) moved: AtomicBool,
     /// The number of a node's first heartbeats that fail.
@@ -55,10 +59,15 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// How many ms it takes before the clock is read that is asked for.
     pub(super) clock_after: AtomicU64,
+    /// How many ms it takes until it is said who leads.
+    pub(super) leads_after: AtomicU64,
     /// How many ms it takes until the question who leads fails; 0: it does not.
     pub(super) leads_fail_after: AtomicU64,
     /// How many ms after they took effect claims and settles are answered.
     pub(super) answered_after: AtomicU64,
+    /// Claims, and questions about queues, share one connection.
+    pub(super) single: AtomicBool,
+    connection: tokio::sync::Mutex<()>,
     /// Claims of more lanes are split in two; 0: never.
     pub(super) claim_split: AtomicUsize,
     /// The number of heartbeats.
@@ -103,6 +112,8 @@ pub(super) struct Faults {
     pub(super) incomparable: Mutex<Option<&'static str>>,
     /// The queues cannot be read.
     pub(super) no_queues: AtomicBool,
+    /// The question for them gets no answer.
+    pub(super) hung_queues: AtomicBool,
     /// The part with this queue does not say what is due.
     pub(super) silent: Mutex<Option<&'static str>>,
     /// The turns that were handed out, by lane, and their jobs.
@@ -179,6 +190,14 @@ impl Faults {
                 Err(Error::new(ErrorKind::Internal, "it cannot be claimed"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The connection, if there is only one.
+    async fn connect(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        match self.single.load(Ordering::SeqCst) {
+            true => Some(self.connection.lock().await),
+            false => None,
         }
     }
 
@@ -283,8 +302,21 @@ impl Wrapper for Rig {
     ) -> Result<T> {
         self.check()?;
         self.faults.looks.fetch_add(usize::from(name == "job"), Ordering::SeqCst);
+        let is_hung = match name {
+            "job" => self.faults.forgetful.load(Ordering::SeqCst),
+            "queues" => self.faults.hung_queues.load(Ordering::SeqCst),
+            _ => false,
+        };
+        if is_hung {
+            return std::future::pending().await;
+        }
+        let _connection = if name == "queues" { self.faults.connect().await } else { None };
         if name == "queues" && self.faults.no_queues.load(Ordering::SeqCst) {
             return lost();
+        }
+        let leads_after = self.faults.leads_after.load(Ordering::SeqCst);
+        if name == "lead" && leads_after > 0 {
+            pass(Duration::from_millis(leads_after)).await;
         }
         let fails_after = self.faults.leads_fail_after.load(Ordering::SeqCst);
         if name == "lead" && fails_after > 0 {
@@ -354,6 +386,7 @@ impl Wrapper for Rig {
             return std::future::pending().await;
         }
         self.faults.check_claim(&request)?;
+        let _connection = self.faults.connect().await;
         self.faults.check_part(&request.queue)?;
         self.faults.lanes_asked.fetch_max(request.lanes_max, Ordering::SeqCst);
         let claimed = self.inner.claim(request).await?;
@@ -381,6 +414,7 @@ impl Wrapper for Rig {
         self.check()?;
         self.faults.dues.fetch_add(queues.len(), Ordering::SeqCst);
         self.faults.due_calls.fetch_add(1, Ordering::SeqCst);
+        let _connection = self.faults.connect().await;
         let mut due = self.inner.due(queues).await?;
         let silent = *self.faults.silent.lock().unwrap();
         for one in due.iter_mut().filter(|one| silent == Some(&*one.queue)) {
@@ -435,6 +469,9 @@ impl Wrapper for Rig {
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
+        }
+        if take(&self.faults.hung_beats) {
+            return std::future::pending().await;
         }
         let known = self.inner.nodes().await?.iter().any(|node| node.info.id == request.node.id);
         if !known && take(&self.faults.failed_names) {

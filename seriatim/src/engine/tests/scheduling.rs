@@ -106,3 +106,36 @@ async fn l10_lag_serves_the_queue_that_has_waited_longest() {
     running.stop().await;
     assert_eq!(log.lines()[..4], ["old"; 4]);
 }
+
+/// The saturated queue has waited longest, and the flood is claimed ahead.
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_own_limit_is_full_keeps_no_other_from_its_turn() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..5 {
+        rig.push(Job::new("saturated", &i).unwrap()).await;
+    }
+    for i in 0..400 {
+        rig.push(Job::new("flood", &i).unwrap()).await;
+    }
+    let slow = |_: Batch<u32>| async {
+        pass(secs(60)).await;
+    };
+    let again = rig.clone();
+    let flood = move |_: Batch<u32>| {
+        let rig = again.clone();
+        async move {
+            pass(Duration::from_millis(1)).await;
+            rig.push(Job::new("flood", &0).unwrap()).await;
+        }
+    };
+    let builder = engine(&rig)
+        .with(Worker::new("saturated", slow).concurrency(1))
+        .worker("flood", flood)
+        .worker("rare", log.adds::<u32>("rare"));
+    let running = Running::start(builder);
+    pass(secs(2)).await;
+    rig.push(Job::new("rare", &0).unwrap()).await;
+    let ran = tokio::time::timeout(secs(2), log.reaches(1)).await;
+    assert!(ran.is_ok(), "its turn never came");
+    running.kill();
+}

@@ -67,6 +67,25 @@ async fn s9_a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_its_own_program_makes_quiet_returns_what_waits_for_a_slot() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").batch_size(2)).await;
+    for task in ["a", "b"] {
+        rig.push(Job::new("mail", &1).unwrap().task(task)).await;
+    }
+    let engine = sleeping(&rig, &log, secs(60)).concurrency(1).build().unwrap();
+    let handle = engine.handle();
+    let running = tokio::spawn(engine.run_until(std::future::pending::<()>()));
+    log.reaches(1).await;
+    let claimed = async || rig.stats(None).await.unwrap()[0].claimed;
+    assert_eq!(claimed().await, 2, "one runs, one waits for the slot");
+    handle.quiet(true);
+    pass(secs(1)).await;
+    assert_eq!(claimed().await, 1);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_engine_that_waits_for_its_store_at_the_start_stops_when_its_handle_says_so() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.faults.down.store(true, Ordering::SeqCst);
@@ -156,6 +175,20 @@ async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
     let states = ["goes", "stays"].map(|name| named(name).state(now));
     assert_eq!(states, [NodeState::Stopped, NodeState::Alive], "{nodes:?}");
     stays.stop().await;
+}
+
+/// The clock is asked for before the first heartbeat and after it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_stopped_after_its_first_heartbeat_is_seen_as_gone_at_once() {
+    let rig = Rig::new();
+    rig.faults.clock_after.store(5_000, Ordering::SeqCst);
+    let running = Running::start(engine(&rig));
+    pass(secs(7)).await;
+    running.stop().await;
+    rig.faults.clock_after.store(0, Ordering::SeqCst);
+    let (nodes, now) = (rig.nodes().await.unwrap(), rig.now().await.unwrap());
+    let states: Vec<_> = nodes.iter().map(|node| node.state(now)).collect();
+    assert_eq!(states, [NodeState::Stopped]);
 }
 
 #[tokio::test(start_paused = true)]

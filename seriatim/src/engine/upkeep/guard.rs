@@ -30,6 +30,5 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
 }
 
 fn step(core: &Core) -> Duration {
-    let shortest = core.ttls().min().unwrap_or(core.settings.lease);
-    (shortest / 20).clamp(Duration::from_millis(1), LOOK_EVERY_MAX)
+    (core.shortest_lease() / 20).clamp(Duration::from_millis(1), LOOK_EVERY_MAX)
 }

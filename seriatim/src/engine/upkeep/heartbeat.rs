@@ -8,12 +8,15 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::contract::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
+use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
 use crate::engine::lease::Sent;
-use crate::engine::limits::{DEREGISTER_MAX, LOAD_EVERY, PROGRESS_EVERY, RECALLED_AT_ONCE};
+use crate::engine::limits::{
+    BEAT_TIME_MIN, DEREGISTER_MAX, HEARTBEAT_MIN, LOAD_EVERY, PROGRESS_EVERY, RECALLED_AT_ONCE,
+};
 use crate::engine::outage::Pauses;
 use crate::handler::control::Stop;
-use crate::model::{LaneId, NodeId, Result, Timestamp, Token, Turn, TurnReport};
+use crate::model::{Error, ErrorKind, LaneId, NodeId, Result, Timestamp, Token, Turn, TurnReport};
 
 /// Sends the node's heartbeats.
 pub(in crate::engine) struct Pulser {
@@ -33,7 +36,14 @@ pub(in crate::engine) struct Pulser {
     named: Instant,
     /// The server may have lost claims: the next heartbeat names all running turns.
     names_all: bool,
+    /// How many heartbeats in a row were given up.
+    misses: u32,
+    /// The id under which it will go on: it was declared dead, and the store may not know this one yet.
+    next_id: Option<NodeId>,
 }
+
+/// From so many heartbeats on that were given up, further ones make the limit no longer.
+const MISSES_COUNTED: u32 = 8;
 
 /// A node's load.
 #[derive(Default)]
@@ -94,7 +104,20 @@ impl Pulser {
         let (reported, named) = (Load::default(), Instant::now());
         let unsent = Vec::new();
         let (line, apart, command, names_all) = (None, false, None, false);
-        Self { core, line, apart, info, unsent, command, reported, named, names_all }
+        let (misses, next_id) = (0, None);
+        Self {
+            core,
+            line,
+            apart,
+            info,
+            unsent,
+            command,
+            reported,
+            named,
+            names_all,
+            misses,
+            next_id,
+        }
     }
 
     /// Deregisters the node, which holds no claim any more, so that the others need not wait for its lease to see
@@ -117,11 +140,12 @@ impl Pulser {
         let mut wait = self.core.heartbeat();
         loop {
             self.rest(wait).await;
-            wait = match self.beat().await {
+            wait = match self.beat_in_time().await {
                 Ok(()) => {
                     self.core.outage.succeeded();
                     pauses.reset();
-                    if self.names_all { Duration::ZERO } else { self.core.heartbeat() }
+                    let usual = self.core.heartbeat();
+                    if self.names_all { usual.min(HEARTBEAT_MIN) } else { usual }
                 }
                 Err(error) => {
                     self.core.outage.failed("the heartbeat", &error);
@@ -170,20 +194,53 @@ impl Pulser {
         self.reported.is_zero() && Load::of(&self.core).is_zero() && !self.core.troubles.changed()
     }
 
-    /// Sends one heartbeat and carries out its answer.
+    /// A heartbeat that is given up while another one can still come before the shortest lease ends: it may hang for as
+    /// long as a store waits for a server.
+    async fn beat_in_time(&mut self) -> Result<()> {
+        let most = self.time_max();
+        let answer = timeout(most, self.beat()).await.unwrap_or_else(|_| {
+            self.misses += 1;
+            // It may be the connection that hangs.
+            self.line = None;
+            let most = crate::model::duration::format(most);
+            let message = format!("the store has not answered a heartbeat within {most}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        });
+        if answer.is_ok() {
+            self.misses = 0;
+        }
+        answer
+    }
+
+    /// The longest time that a heartbeat may take: of a store that is slow rather than away, more and more, while that
+    /// still serves the node's own lease.
+    fn time_max(&self) -> Duration {
+        let least = (self.core.shortest_lease() / 3).max(BEAT_TIME_MIN);
+        let grown = least.saturating_mul(1 << self.misses.min(MISSES_COUNTED));
+        grown.min(self.core.settings.lease / 3).max(least)
+    }
+
+    /// Sends one heartbeat and carries out its answer. Whatever is left of it when it is dropped, the next one does.
     pub(in crate::engine) async fn beat(&mut self) -> Result<()> {
+        if self.core.held.count() == 0 {
+            self.core.sources.iter().for_each(Source::forget_former_leases);
+        }
         let store = self.store().await?;
-        self.recall(&*store).await;
+        // Without what earlier turns left a report waits, the heartbeat does not.
+        let _ = timeout(self.time_max() / 4, self.recall(&*store)).await;
         let news = self.core.running.take_progress();
         // Of two reports in one heartbeat a store may keep the older one.
         let renewed: HashSet<LaneId> = news.iter().map(|beat| beat.lane).collect();
         self.unsent.retain(|beat| !renewed.contains(&beat.lane));
         self.unsent.extend(news);
         let sent = Sent::now();
-        let beats = self.beats(sent.at);
+        let (beats, names_long) = self.beats(sent.at);
         let pulse = self.send(&*store, self.info.id.clone(), beats.clone()).await?;
         self.unsent.clear();
         self.names_all = false;
+        if names_long {
+            self.named = sent.at;
+        }
         self.core.running.progress_arrived();
         if !pulse.alive {
             return self.rename(&*store).await;
@@ -194,7 +251,7 @@ impl Pulser {
         if has_lapsed {
             self.compare_claims("no heartbeat succeeded for longer than a lease");
         }
-        self.core.lease.beat(sent);
+        self.renewed(sent);
         if pulse.moved {
             // After a lease, what is gone was probably taken over.
             if !has_lapsed {
@@ -209,7 +266,15 @@ impl Pulser {
         self.core.read_clock_of(&*store).await
     }
 
-    /// Reads what earlier turns left of lanes with a first report. Without it the report waits, the heartbeat does not.
+    /// The heartbeat sent then was confirmed.
+    fn renewed(&self, sent: Sent) {
+        self.core.lease.beat(sent, self.core.settings.lease);
+        if let Some(observer) = &self.core.observer {
+            observer.renewed(&self.info.id, sent.time + self.core.shortest_lease());
+        }
+    }
+
+    /// Reads what earlier turns left of lanes with a first report.
     async fn recall(&self, store: &dyn Store) {
         for (call, lane, job) in self.core.running.forgotten(RECALLED_AT_ONCE) {
             match store.job(job).await {
@@ -226,18 +291,18 @@ impl Pulser {
 
     /// The turns in this heartbeat: those with progress and, once per heartbeat interval, those that have run for
     /// longer than it. An operator may have released their claims, and only a heartbeat that names a turn learns that
-    /// it is lost.
-    fn beats(&mut self, now: Instant) -> Vec<Beat> {
+    /// it is lost. Also whether it names those.
+    fn beats(&self, now: Instant) -> (Vec<Beat>, bool) {
         let mut beats = self.unsent.clone();
         let heartbeat = self.core.heartbeat();
-        if self.names_all || now.duration_since(self.named) >= heartbeat / 2 {
-            self.named = now;
+        let names_long = self.names_all || now.duration_since(self.named) >= heartbeat / 2;
+        if names_long {
             let reported: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
             let least = if self.names_all { Duration::ZERO } else { heartbeat };
             let long = self.core.running.longer_than(least);
             beats.extend(long.into_iter().filter(|beat| !reported.contains(&beat.lane)));
         }
-        beats
+        (beats, names_long)
     }
 
     /// Whether heartbeats have a separate connection, which any thread may open.
@@ -266,6 +331,7 @@ impl Pulser {
         let (troubles, version) = self.core.troubles.at(self.core.store_now());
         let periodic = self.core.periodic_views();
         let node = NodeInfo { id, busy, prefetched, periodic, troubles, ..self.info.clone() };
+        self.core.is_known.store(true, Ordering::Relaxed);
         let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await?;
         self.core.troubles.reported(version);
         Ok(pulse)
@@ -325,7 +391,8 @@ impl Pulser {
         // The fence refuses outcomes of claims that were taken over; the other lanes are returned immediately. None may
         // start in a slot that becomes free while the store is asked.
         core.release_waiting();
-        let id = NodeId::unique(&core.settings.node_name);
+        let unique = || NodeId::unique(&core.settings.node_name);
+        let id = self.next_id.get_or_insert_with(unique).clone();
         let sent = Sent::now();
         // The old id stays until the store knows the new one; otherwise the next heartbeat tries again.
         self.send(store, id.clone(), Vec::new()).await?;
@@ -335,9 +402,10 @@ impl Pulser {
         }
         // What started all the same, or was on its way.
         core.running.stop(Stop::LeaseLost, |_| true);
+        self.next_id = None;
         self.info.id = id.clone();
         let before = core.rename(id);
-        core.lease.beat(sent);
+        self.renewed(sent);
         core.release_waiting();
         tracing::warn!(%before, now = %self.info.id, running, "the other nodes had declared this one dead: it continues under a new id");
         if let Some(observer) = &core.observer {

@@ -107,7 +107,7 @@ impl Maintenance {
             return Ok(0);
         }
         core.read_clock().await?;
-        if core.clock.has_jumped_within(core.settings.lease) {
+        if core.may_misjudge() {
             return Ok(0);
         }
         let claiming = core.claiming.read().await;
@@ -126,6 +126,9 @@ impl Maintenance {
         })?;
         core.held.add(&turns);
         drop(claiming);
+        if let Some(observer) = &core.observer {
+            turns.iter().for_each(|turn| observer.rescued(turn));
+        }
         if turns.is_empty() {
             return Ok(0);
         }
@@ -135,9 +138,6 @@ impl Maintenance {
         read_queues(core, &mut self.queues).await;
         let crash = |turn: &Turn| crash(turn, &definition(core, &self.queues, turn), WHY);
         let settlements: Vec<Settlement> = turns.iter().map(crash).collect();
-        if let Some(observer) = &core.observer {
-            turns.iter().for_each(|turn| observer.rescued(turn));
-        }
         let (turns, settlements) = announced(core, turns, settlements).await;
         if let Some(observer) = &core.observer {
             for (turn, settlement) in turns.iter().zip(&settlements) {

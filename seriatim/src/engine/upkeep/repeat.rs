@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use crate::contract::{Lead, PeriodicState};
@@ -24,11 +25,13 @@ const LOST: &str = "another node may lead now: the run was ended";
 /// Runs until the engine stops, which waits for the current run.
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
     let (periodic, account) = &core.periodic[place];
-    // As whom it leads, and when its last run ended.
+    // As whom it leads, since when it does not run, and how long the others are to wait from then on.
     let mut led = None;
     while !core.phases.is_draining() {
         let (asked_at, node) = (Instant::now(), core.node());
-        let runs = !periodic.once_in_fleet || leads(&core, periodic).await;
+        let may = !periodic.once_in_fleet || leads(&core, periodic).await;
+        // The stop may have come while it asked.
+        let runs = may && !core.phases.is_draining();
         if runs {
             account.is(PeriodicState::Work);
             // A panic fails this run, but does not end the worker.
@@ -39,7 +42,8 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
                     Ok(answer) => answer.err(),
                     Err(text) => Some(format!("it panicked: {text}")),
                 },
-                () = lead_is_lost(&core, periodic, asked_at) => Some(LOST.to_owned()),
+                // Whatever the run leaves of the task's budget.
+                () = unconstrained(lead_is_lost(&core, periodic, asked_at)) => Some(LOST.to_owned()),
             };
             account.runs.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = error {
@@ -49,22 +53,24 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
             }
             account.is(PeriodicState::Idle);
         }
-        led = (runs && periodic.once_in_fleet).then(|| (node, Instant::now()));
+        let pause = if runs { periodic.pause } else { Duration::ZERO };
+        led = (may && periodic.once_in_fleet).then(|| (node, Instant::now(), pause));
         tokio::select! {
             () = tokio::time::sleep(periodic.pause) => {}
             () = core.phases.draining() => {}
         }
     }
     account.is(PeriodicState::Stop);
-    if let Some((node, ended)) = led {
-        hand_over(&core, periodic, node, ended).await;
+    if let Some((node, ended, pause)) = led {
+        let left = pause.saturating_sub(ended.elapsed());
+        hand_over(&core, periodic, node, left).await;
     }
 }
 
-/// Lets another node lead after the pause. It need not wait as long as after a death.
-async fn hand_over(core: &Core, periodic: &Periodic, node: NodeId, ended: Instant) {
-    let left = periodic.pause.saturating_sub(ended.elapsed()).max(Duration::from_millis(1));
-    let lead = Lead { now: None, role: role(periodic), node, ttl: left };
+/// Lets another node lead when the pause is over. It need not wait as long as after a death.
+async fn hand_over(core: &Core, periodic: &Periodic, node: NodeId, left: Duration) {
+    let ttl = left.max(Duration::from_millis(1));
+    let lead = Lead { now: None, role: role(periodic), node, ttl };
     match tokio::time::timeout(HAND_OVER_MAX, core.store.lead(lead)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(worker = &*periodic.name, %error, "cannot hand over"),
