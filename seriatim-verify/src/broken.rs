@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use seriatim::store::*;
-use seriatim::{Groups, Job, JobId, Limit, Payload, Result, SharedStore};
+use seriatim::{Groups, Job, JobId, Limit, Payload, Queue, Result, SharedStore};
 
 use crate::lock::lock;
 
@@ -18,6 +18,10 @@ pub enum Fault {
     NoFence,
     /// A claimed lane can be claimed again.
     BusyLaneClaimable,
+    /// A claimed lane can be claimed again, under a new token.
+    BusyLaneReclaimed,
+    /// A claim of a living node is taken over.
+    LivingRescued,
     /// A job pushed while its lane is claimed is reported as merged into a running one.
     MergeDropped,
     /// Settling also deletes the waiting jobs of the same key.
@@ -38,9 +42,11 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::NoFence,
         Self::BusyLaneClaimable,
+        Self::BusyLaneReclaimed,
+        Self::LivingRescued,
         Self::MergeDropped,
         Self::SettleByIdOnly,
         Self::TokenNotGrowing,
@@ -130,6 +136,17 @@ impl Broken {
         self.strikes(Fault::MergeDropped, 2).then(|| turn.head().map(|head| head.id))?
     }
 
+    /// Takes a running turn away from its holder, who is not told.
+    async fn take_away(
+        &self,
+        wanted: impl Fn(&Turn) -> bool + Send,
+        now: Option<seriatim::Timestamp>,
+    ) -> Result<Vec<Turn>> {
+        let Some(turn) = self.under_way(wanted).await else { return Ok(Vec::new()) };
+        let claims = ClaimSelection::Lane(turn.lane);
+        self.inner.release(Release { now, claims, made_by: None, lanes_max: 1 }).await
+    }
+
     /// Deletes the jobs waiting behind a turn.
     async fn delete_behind(&self, turn: &Turn) -> Result<()> {
         let Some(key) = turn.key.as_deref() else { return Ok(()) };
@@ -198,8 +215,15 @@ impl Wrapper for Broken {
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let (now, queue) = (request.now, request.queue.clone());
-        let mut claimed = self.inner.claim(request).await?;
+        let mut claimed = self.inner.claim(request.clone()).await?;
         self.let_go(now).await?;
+        if self.has(Fault::BusyLaneReclaimed) && claimed.turns.is_empty() {
+            let taken = self.take_away(|turn| turn.queue == queue, now).await?;
+            let implied = Queue::implied(&queue, true);
+            let turns = taken.iter().map(|turn| release(turn, &implied)).collect();
+            self.inner.settle(Settle { now, turns, ..Settle::default() }).await?;
+            claimed = self.inner.claim(request).await?;
+        }
         claimed.turns = self.hand_out(claimed.turns);
         if self.has(Fault::BusyLaneClaimable) && claimed.turns.is_empty() {
             claimed.turns.extend(self.under_way(|turn| turn.queue == queue).await);
@@ -243,7 +267,12 @@ impl Wrapper for Broken {
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        Ok(self.hand_out(self.inner.rescue(request).await?))
+        let now = request.now;
+        let mut turns = self.inner.rescue(request).await?;
+        if self.has(Fault::LivingRescued) && turns.is_empty() {
+            turns = self.take_away(|_| true, now).await?;
+        }
+        Ok(self.hand_out(turns))
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {

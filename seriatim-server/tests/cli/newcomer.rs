@@ -304,6 +304,8 @@ async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_bla
     assert!(line("WARN", " 1 failed: no stock; tried again in 0.1s"), "{log}");
     let buried = format!(" 2 failed: no stock; dead: `seriatim morgue {QUEUE}` shows it");
     assert!(line("ERROR", &buried), "{log}");
+    let history = std::fs::read_to_string(site.path("history.ndjson")).unwrap();
+    assert!(history.contains("{\"type\":\"lease\","), "{history}");
     let judged = site.run(&["check", "history.ndjson"]);
     let said = text(&judged);
     assert_eq!(judged.status.code(), Some(1), "{said}");

@@ -1,7 +1,6 @@
 //! The history, sorted by kind of event.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
 use std::time::Duration;
 
 use seriatim::store::{JobState, PushStatus, Throttled};
@@ -10,7 +9,9 @@ use seriatim::{
     store::{LaneId, Token},
 };
 
+use super::draws::By;
 use super::history::{Event, Handed, History, JobFate, PushResult};
+use super::lease::{Beats, Kept};
 use super::report::Report;
 
 /// (queue, key); a job without a key is its own entity.
@@ -48,6 +49,8 @@ pub(super) struct Turn<'h> {
     pub until: i64,
     /// When its process died, if it did. The handler may have ended before.
     pub died_at: Option<i64>,
+    /// Until when its claim surely lasted. `None`: nothing is known of its lease.
+    pub kept: Option<Kept>,
     pub entity: Entity,
     pub lane: LaneId,
     pub token: Token,
@@ -92,8 +95,8 @@ pub(super) struct Facts<'h> {
     pub turns: Vec<Turn<'h>>,
     pub settles: Vec<Settled<'h>>,
     pub maybes: Vec<Maybe<'h>>,
-    /// (entity, token, when the store answered).
-    pub rescues: Vec<(Entity, Token, i64)>,
+    /// Claims that were taken over or released: (entity, new token, when the store answered, how).
+    pub taken: Vec<(Entity, Token, i64, By)>,
     pub requeues: HashMap<JobId, u64>,
     pub requeued_at: HashMap<JobId, Vec<i64>>,
     /// Waiting jobs removed by administrators, and when.
@@ -160,6 +163,7 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
     let mut facts = Facts::default();
     let mut starts = Starts::default();
     let mut deaths: HashMap<&str, Vec<i64>> = HashMap::new();
+    let mut beats = Beats::default();
     let mut sent: HashMap<(LaneId, Token), Maybe<'_>> = HashMap::new();
     for event in history.events() {
         match event {
@@ -176,6 +180,7 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
                     at: *at,
                     until: i64::MAX,
                     died_at: None,
+                    kept: None,
                     entity: entity(queue, key.as_ref(), jobs.first().map(|job| job.job_id)),
                     lane: *lane,
                     token: *token,
@@ -197,10 +202,8 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
                 report.refused += u64::from(!accepted);
                 gather_settle(event, &mut facts);
             }
-            Event::Rescue { at, queue, key, token, job_id, .. } => {
-                report.rescued += 1;
-                facts.rescues.push((entity(queue, key.as_ref(), *job_id), *token, *at));
-            }
+            Event::Rescue { .. } | Event::Release { .. } => gather_taken(event, &mut facts, report),
+            Event::Lease { at, actor, node, until } => beats.add(actor, node, (*at, *until)),
             Event::Died { at, actor } => deaths.entry(actor).or_default().push(*at),
             Event::Requeue { at, job_id } => {
                 facts.requeued_at.entry(*job_id).or_default().push(*at);
@@ -217,18 +220,33 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
         }
     }
     report.turns += facts.turns.len() as u64;
-    let Starts { actors, ends, .. } = starts;
+    let (Starts { actors, ends, .. }, leases) = (starts, beats.leases());
     for (turn, actor) in facts.turns.iter_mut().zip(actors) {
         let died =
             deaths.get(actor).and_then(|times| times.iter().filter(|at| **at >= turn.at).min());
         let ended = ends.get(&(turn.lane, turn.token)).filter(|at| **at >= turn.at);
         turn.until = ended.into_iter().chain(died).copied().min().unwrap_or(i64::MAX);
         turn.died_at = died.copied();
+        turn.kept = leases.kept(actor, turn.claimed_at);
     }
     facts.maybes = sent.into_values().collect();
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
     facts
+}
+
+fn gather_taken<'h>(event: &'h Event, facts: &mut Facts<'h>, report: &mut Report) {
+    let (at, queue, key, token, job_id, by) = match event {
+        Event::Rescue { at, queue, key, token, job_id, .. } => {
+            report.rescued += 1;
+            (at, queue, key, token, job_id, By::Rescue)
+        }
+        Event::Release { at, queue, key, token, job_id, .. } => {
+            (at, queue, key, token, job_id, By::Release)
+        }
+        _ => return,
+    };
+    facts.taken.push((entity(queue, key.as_ref(), *job_id), *token, *at, by));
 }
 
 fn gather_settle<'h>(event: &'h Event, facts: &mut Facts<'h>) {
@@ -282,9 +300,4 @@ fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {
         }
         _ => {}
     }
-}
-
-/// All higher tokens.
-pub(super) fn above(token: Token) -> (Bound<Token>, Bound<Token>) {
-    (Bound::Excluded(token), Bound::Unbounded)
 }

@@ -8,7 +8,7 @@ use seriatim::store::{JobState, PushStatus, Throttled};
 use seriatim::text::{cut_middle, one_line};
 use seriatim::{
     Groups, JobId, Limit, Merge, Mode, Queue,
-    store::{Fate, LaneId, Token},
+    store::{Fate, LaneId, Token, Turn},
 };
 
 /// Longest line of a history, in bytes.
@@ -151,6 +151,32 @@ pub enum Event {
         /// Its first job.
         job_id: Option<JobId>,
     },
+    /// A person released a claim.
+    Release {
+        /// When the store answered.
+        at: i64,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The lane.
+        lane: LaneId,
+        /// The new token.
+        token: Token,
+        /// Its first job.
+        job_id: Option<JobId>,
+    },
+    /// The store has confirmed a heartbeat of a process: its claims cannot expire before `until`.
+    Lease {
+        /// When it was answered.
+        at: i64,
+        /// Which process.
+        actor: String,
+        /// Under which name: another one if it had been declared dead.
+        node: String,
+        /// Until when its claims last if there is no further heartbeat.
+        until: i64,
+    },
     /// A process has died: its handlers ended with it.
     Died {
         /// When.
@@ -239,6 +265,20 @@ impl Event {
         }
     }
 
+    /// An expired claim was taken over: its turn has the new token.
+    pub(crate) fn rescued(at: i64, turn: &Turn) -> Self {
+        let (queue, key) = (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned));
+        let (lane, token, job_id) = (turn.lane, turn.token, turn.head().map(|job| job.id));
+        Self::Rescue { at, queue, key, lane, token, job_id }
+    }
+
+    /// A person released a claim: its turn has the new token.
+    pub(crate) fn released(at: i64, turn: &Turn) -> Self {
+        let (queue, key) = (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned));
+        let (lane, token, job_id) = (turn.lane, turn.token, turn.head().map(|job| job.id));
+        Self::Release { at, queue, key, lane, token, job_id }
+    }
+
     /// When it happened; `None` for facts about the whole history.
     pub fn at(&self) -> Option<i64> {
         match self {
@@ -248,6 +288,8 @@ impl Event {
             | Self::Settling { at, .. }
             | Self::Settle { at, .. }
             | Self::Rescue { at, .. }
+            | Self::Release { at, .. }
+            | Self::Lease { at, .. }
             | Self::Died { at, .. }
             | Self::Requeue { at, .. }
             | Self::Removed { at, .. } => Some(*at),

@@ -1,13 +1,15 @@
 //! The judgements of claims and deliveries. Order and loss are in `order.rs`, limits in `limits.rs`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use seriatim::JobId;
 use seriatim::store::{Fate, Token};
 
-use super::facts::{Entity, Facts, Turn, above, gather};
+use super::draws::{By, Draws};
+use super::facts::{Entity, Facts, Turn, gather};
 use super::history::History;
 use super::report::{Judgement, Report};
+use super::settles::Settles;
 use super::{limits, order, throttle};
 
 pub(super) fn judge(history: &History) -> Report {
@@ -16,11 +18,12 @@ pub(super) fn judge(history: &History) -> Report {
         report.verdicts.entry(judgement).or_default();
     }
     let facts = gather(history, &mut report);
+    let (draws, settles) = (Draws::of(&facts), Settles::of(&facts));
     report.recoveries_ms = recoveries_ms(&facts);
-    overlaps(&facts, &mut report);
-    fences(&facts, &mut report);
-    duplicates(&facts, &mut report);
-    limits::exceeded(&facts, &mut report);
+    overlaps(&facts, &draws, &settles, &mut report);
+    fences(&facts, &draws, &mut report);
+    duplicates(&facts, &draws, &mut report);
+    limits::exceeded(&facts, &settles, &mut report);
     order::skipped(&facts, &mut report);
     order::inversions(&facts, &mut report);
     if facts.lacks_pushes() {
@@ -59,25 +62,21 @@ fn recoveries_ms(facts: &Facts<'_>) -> Vec<u64> {
     all
 }
 
-/// When each token of an entity is first known to be held: from a claim or a takeover.
-fn token_times(facts: &Facts<'_>) -> HashMap<Entity, BTreeMap<Token, i64>> {
-    let mut times: HashMap<Entity, BTreeMap<Token, i64>> = HashMap::new();
-    let claims = facts.turns.iter().map(|turn| (&turn.entity, turn.token, turn.claimed_at));
-    let rescues = facts.rescues.iter().map(|(entity, token, at)| (entity, *token, *at));
-    for (entity, token, at) in claims.chain(rescues) {
-        let known = times.entry(entity.clone()).or_default().entry(token).or_insert(at);
-        *known = (*known).min(at);
-    }
-    times
+/// When a newer claim of the key became allowed. If it is unknown how long the claim surely lasted, that is the first newer
+/// one. Otherwise its own settle allows one, the release by a person, the end of its lease, or a takeover after its last
+/// heartbeat; before the lease has ended, only one on record: its process may have been seen to be gone.
+fn end(turn: &Turn<'_>, draws: &Draws<'_>, settles: &Settles<'_>) -> i64 {
+    let Some(next) = draws.above(&turn.entity, turn.token) else { return i64::MAX };
+    let Some(kept) = turn.kept else { return next.first() };
+    // Its process may have died unrecorded.
+    let free_at = if turn.until == i64::MAX { kept.seen_at } else { kept.until };
+    let settled_at = settles.own(&turn.entity, turn.token).unwrap_or(i64::MAX);
+    let claimed_at = next.first_by(By::Claim).max(free_at.min(settled_at));
+    let rescued_at = next.first_by(By::Rescue).max(kept.seen_at);
+    claimed_at.min(rescued_at).min(next.first_by(By::Release))
 }
 
-/// When a token was superseded: when the next higher one was drawn.
-fn superseded_at(times: &BTreeMap<Token, i64>, token: Token) -> i64 {
-    times.range(above(token)).map(|(_, at)| *at).min().unwrap_or(i64::MAX)
-}
-
-fn overlaps(facts: &Facts<'_>, report: &mut Report) {
-    let times = token_times(facts);
+fn overlaps(facts: &Facts<'_>, draws: &Draws<'_>, settles: &Settles<'_>, report: &mut Report) {
     let mut held: HashMap<&Entity, (i64, Token)> = HashMap::new();
     let mut seen: HashMap<&Entity, HashSet<Token>> = HashMap::new();
     for turn in &facts.turns {
@@ -89,11 +88,11 @@ fn overlaps(facts: &Facts<'_>, report: &mut Report) {
                 )
             });
         }
-        let superseded = times.get(&turn.entity).map_or(i64::MAX, |t| superseded_at(t, turn.token));
-        if superseded <= turn.at {
+        let end = end(turn, draws, settles);
+        if end <= turn.at {
             continue;
         }
-        let until = turn.until.min(superseded);
+        let until = turn.until.min(end);
         match held.get(&turn.entity) {
             Some((busy_until, other)) if *busy_until > turn.at => {
                 report.violate(Judgement::Overlap, || {
@@ -112,11 +111,10 @@ fn overlaps(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
-fn fences(facts: &Facts<'_>, report: &mut Report) {
-    let times = token_times(facts);
+fn fences(facts: &Facts<'_>, draws: &Draws<'_>, report: &mut Report) {
     for settled in facts.settles.iter().filter(|settled| settled.accepted) {
-        let Some(times) = times.get(&settled.entity) else { continue };
-        let superseded = superseded_at(times, settled.token);
+        let Some(next) = draws.above(&settled.entity, settled.token) else { continue };
+        let superseded = next.first();
         if superseded < settled.sent_at {
             report.violate(Judgement::Fence, || {
                 format!(
@@ -165,34 +163,43 @@ fn answered<'f>(facts: &'f Facts<'_>, accepted: bool) -> HashSet<(&'f Entity, To
     of_it.map(|settled| (&settled.entity, settled.token)).collect()
 }
 
-/// Jobs of turns that were taken over without a record: the turn's own outcome was refused or never answered, or its
-/// process died, and the next event of its entity is a claim, not a takeover.
-fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + 'f {
-    let times = token_times(facts);
-    let rescued: HashSet<(&Entity, Token)> =
-        facts.rescues.iter().map(|(entity, token, _)| (entity, *token)).collect();
-    let (accepted, mut refused) = (answered(facts, true), answered(facts, false));
+/// Jobs that came back without a settle on record, and why: a person released their claim, or it was taken over and the
+/// answer to that was lost. The latter only if the turn's own outcome was refused or never answered and its lease may have
+/// ended, or its process died.
+fn unseen_returns<'f>(
+    facts: &'f Facts<'_>,
+    draws: &'f Draws<'_>,
+) -> impl Iterator<Item = (JobId, &'static str)> + 'f {
+    let accepted = answered(facts, true);
+    let refused = answered(facts, false);
     // One that would have kept jobs explains itself that they came back.
     let ends =
         facts.maybes.iter().filter(|(.., fates)| fates.iter().all(|job| job.fate != Fate::Keep));
-    refused.extend(ends.map(|(_, entity, token, _)| (entity, *token)));
-    let was_taken = move |turn: &&Turn<'_>| {
+    let unanswered: HashSet<(&Entity, Token)> =
+        ends.map(|(_, entity, token, _)| (entity, *token)).collect();
+    let why = move |turn: &Turn<'_>| {
         let held = (&turn.entity, turn.token);
-        let next = times.get(&turn.entity);
-        let next = next.and_then(|times| times.range(above(turn.token)).next());
-        let Some((_, claimed_at)) =
-            next.filter(|(token, _)| !rescued.contains(&(&turn.entity, **token)))
-        else {
-            return false;
-        };
+        let next = draws.above(&turn.entity, turn.token)?;
+        let settles_itself = next.by != By::Claim && accepted.contains(&(&turn.entity, next.token));
+        if accepted.contains(&held) || settles_itself {
+            return None;
+        }
         // If the handler had ended, its process may have died before it could settle.
-        let died = turn.died_at.is_some_and(|died| died == turn.until || died <= *claimed_at);
-        !accepted.contains(&held) && (died || refused.contains(&held))
+        let died = turn.died_at.is_some_and(|died| died == turn.until || died <= next.at);
+        let expired = refused.contains(&held) && turn.kept.is_none_or(|kept| kept.until <= next.at);
+        let vanished =
+            unanswered.contains(&held) && turn.kept.is_none_or(|kept| kept.seen_at <= next.at);
+        match next.by {
+            By::Release => Some("release by a person"),
+            By::Claim if died || expired || vanished => Some("takeover whose answer was lost"),
+            _ => None,
+        }
     };
-    facts.turns.iter().filter(was_taken).flat_map(|turn| &turn.jobs).map(|job| job.job_id)
+    let returns = facts.turns.iter().filter_map(move |turn| Some((turn, why(turn)?)));
+    returns.flat_map(|(turn, why)| turn.jobs.iter().map(move |job| (job.job_id, why)))
 }
 
-fn duplicates(facts: &Facts<'_>, report: &mut Report) {
+fn duplicates(facts: &Facts<'_>, draws: &Draws<'_>, report: &mut Report) {
     let mut deliveries: HashMap<JobId, u64> = HashMap::new();
     for job in facts.turns.iter().flat_map(|turn| &turn.jobs) {
         *deliveries.entry(job.job_id).or_default() += 1;
@@ -208,8 +215,8 @@ fn duplicates(facts: &Facts<'_>, report: &mut Report) {
             returns.entry(job.job_id).or_default().push("lost answer");
         }
     }
-    for job in unseen_takeovers(facts) {
-        returns.entry(job).or_default().push("takeover whose answer was lost");
+    for (job, why) in unseen_returns(facts, draws) {
+        returns.entry(job).or_default().push(why);
     }
     for (job, count) in deliveries {
         let causes = returns.get(&job).map_or(&[][..], |causes| causes);

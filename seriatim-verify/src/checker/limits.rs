@@ -1,12 +1,12 @@
 //! The judgement of limits: no queue and no group runs more turns at once, or starts more in a time, than it may.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use seriatim::store::Token;
 use seriatim::{Limit, Rate};
 
-use super::facts::{Entity, Facts, Shared, Turn, above};
+use super::facts::{Facts, Shared, Turn};
 use super::report::{Judgement, Report};
+use super::settles::Settles;
 
 /// What a limit is of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,8 +20,7 @@ enum Part<'f> {
 /// Of a queue.
 type Limited<'f> = (&'f str, Part<'f>);
 
-pub(super) fn exceeded(facts: &Facts<'_>, report: &mut Report) {
-    let settles = settles(facts);
+pub(super) fn exceeded(facts: &Facts<'_>, settles: &Settles<'_>, report: &mut Report) {
     let mut turns: BTreeMap<Limited<'_>, Vec<&Turn<'_>>> = BTreeMap::new();
     for turn in &facts.turns {
         let queue = turn.entity.0.as_str();
@@ -34,7 +33,7 @@ pub(super) fn exceeded(facts: &Facts<'_>, report: &mut Report) {
     for (limited, turns) in turns {
         let (running, rate) = loosest(&facts.shared[limited.0], limited.1);
         if let Some(most) = running {
-            at_once(limited, &turns, &settles, most, report);
+            at_once(limited, &turns, settles, most, report);
         }
         if let Some((rate, burst)) = rate {
             let mut claims: Vec<i64> = turns.iter().map(|turn| turn.claimed_at).collect();
@@ -86,21 +85,6 @@ fn name((queue, part): Limited<'_>) -> String {
     }
 }
 
-/// When the claim of a token may have ended: by each settle that was executed, or may have been.
-type Settles<'f> = HashMap<&'f Entity, BTreeMap<Token, i64>>;
-
-fn settles<'f>(facts: &'f Facts<'_>) -> Settles<'f> {
-    let accepted = facts.settles.iter().filter(|settled| settled.accepted);
-    let answered = accepted.map(|settled| (&settled.entity, settled.token, settled.sent_at));
-    let maybe = facts.maybes.iter().map(|(at, entity, token, _)| (entity, *token, *at));
-    let mut all = Settles::new();
-    for (entity, token, at) in answered.chain(maybe) {
-        let known = all.entry(entity).or_default().entry(token).or_insert(at);
-        *known = at.min(*known);
-    }
-    all
-}
-
 /// Counts the turns that hold a place: from when their handler starts, which is after the claim, until it ends, or until
 /// their claim may have been settled, by them or by those who took them over. A turn whose claim ended unseen holds none.
 fn at_once(
@@ -112,11 +96,8 @@ fn at_once(
 ) {
     let mut changes: Vec<(i64, i64)> = Vec::new();
     for turn in turns {
-        let of_key = settles.get(&turn.entity);
-        let own = of_key.and_then(|of_key| of_key.get(&turn.token)).copied();
-        let taken =
-            of_key.and_then(|of_key| of_key.range(above(turn.token)).map(|(_, at)| *at).min());
-        let Some(settled) = own.into_iter().chain(taken).min().or(turn.died_at) else { continue };
+        let settled = settles.own_or_later(&turn.entity, turn.token).or(turn.died_at);
+        let Some(settled) = settled else { continue };
         let until = turn.until.min(settled);
         if until > turn.at {
             changes.extend([(turn.at, 1), (until, -1)]);

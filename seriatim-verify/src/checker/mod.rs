@@ -13,13 +13,16 @@
 //! 7. no more turns run at once, and no more start in a time, than the limits of a queue and its groups allow; and no key gets
 //!    a new job while it is throttled.
 
+mod draws;
 mod facts;
 mod history;
 mod judge;
+mod lease;
 mod limits;
 mod order;
 mod recorder;
 mod report;
+mod settles;
 mod throttle;
 
 pub use history::{Event, Handed, History, HistoryError, JobFate, PushResult};

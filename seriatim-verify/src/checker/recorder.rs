@@ -7,7 +7,7 @@ use seriatim::store::{JobQuery, JobState, PushStatus, Pushed, Settled, Store};
 use seriatim::{
     Error, Job, JobId, Payload, Queue, Timestamp,
     engine::Observer,
-    store::{Fate, Settlement, Turn, Verdict, digest},
+    store::{Fate, NodeId, Settlement, Turn, Verdict, digest},
 };
 
 use super::history::{Event, Handed, JobFate, PushResult};
@@ -192,13 +192,19 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
     }
 
     fn rescued(&self, turn: &Turn) {
-        self.record(&Event::Rescue {
+        self.record(&Event::rescued(now(), turn));
+    }
+
+    fn released(&self, turn: &Turn) {
+        self.record(&Event::released(now(), turn));
+    }
+
+    fn renewed(&self, node: &NodeId, until: Timestamp) {
+        self.record(&Event::Lease {
             at: now(),
-            queue: turn.queue.to_string(),
-            key: turn.key.as_deref().map(str::to_owned),
-            lane: turn.lane,
-            token: turn.token,
-            job_id: turn.head().map(|job| job.id),
+            actor: self.actor.clone(),
+            node: node.to_string(),
+            until: until.as_micros(),
         });
     }
 }

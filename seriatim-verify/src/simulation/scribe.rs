@@ -67,15 +67,24 @@ impl Wrapper for Scribe {
         Ok(settled)
     }
 
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        let (node, lease) = (request.node.id.clone(), request.node.lease);
+        let pulse = self.inner().heartbeat(request).await?;
+        if pulse.alive {
+            self.world.renewed(&node, lease);
+        }
+        Ok(pulse)
+    }
+
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         let turns = self.inner().rescue(request).await?;
-        self.world.rescued(&turns);
+        self.world.taken(&turns, false);
         Ok(turns)
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
         let turns = self.inner().release(request).await?;
-        self.world.rescued(&turns);
+        self.world.taken(&turns, true);
         Ok(turns)
     }
 

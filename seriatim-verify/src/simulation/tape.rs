@@ -8,9 +8,11 @@ use seriatim::limits::DELAY_MAX;
 use seriatim::store::{JobState, JobView, Pushed, Settled};
 use seriatim::{
     Job, JobId, Limit, Mode, Queue, Timestamp,
-    store::{LaneId, Settlement, Token, Turn},
+    store::{LaneId, NodeId, Settlement, Token, Turn},
 };
 
+use super::clock::START;
+use super::gate::Gate;
 use super::scene::Happening;
 use super::world::World;
 use crate::checker::{Event, Handed, History, JobFate, cause, group, tag, too_fast};
@@ -182,8 +184,8 @@ impl World {
         })
     }
 
-    /// Records that the store has given expired claims to another node.
-    pub(super) fn rescued(&self, turns: &[Turn]) {
+    /// Records that the store has given expired claims to another node, or that a person released them.
+    pub(super) fn taken(&self, turns: &[Turn], by_person: bool) {
         for turn in turns {
             let at = self.tick();
             let mut tape = self.tape();
@@ -191,14 +193,18 @@ impl World {
             let lost = tape.turns.range((turn.lane, Token(i64::MIN))..(turn.lane, turn.token));
             let claimed_at = lost.last().map_or(at, |(_, (_, claimed_at))| *claimed_at);
             tape.turns.insert((turn.lane, turn.token), (turn.clone(), claimed_at));
-            tape.add(Event::Rescue {
-                at,
-                queue: turn.queue.to_string(),
-                key: turn.key.as_deref().map(str::to_owned),
-                lane: turn.lane,
-                token: turn.token,
-                job_id: turn.head().map(|job| job.id),
-            });
+            tape.add(if by_person { Event::released(at, turn) } else { Event::rescued(at, turn) });
+        }
+    }
+
+    /// Records that the store has executed a heartbeat. Only if its clock does not jump, which would end leases.
+    pub(super) fn renewed(&self, node: &NodeId, lease: Duration) {
+        let Some(gate) = Gate::current() else { return };
+        if !self.scene.events.contains(&Happening::StoreClock) {
+            let (actor, node) = (gate.actor.clone(), node.to_string());
+            let until = (START + self.elapsed() + lease).as_micros();
+            let at = self.tick();
+            self.tape().add(Event::Lease { at, actor, node, until });
         }
     }
 

@@ -201,7 +201,7 @@ impl Serve {
         if let Some(waiting) = waiting {
             waiting.end().await;
         }
-        let (store, meter) = Metered::wrap(store, journal.clone());
+        let (store, meter) = Metered::observed(store, journal.clone(), recorder.clone());
         let notes = Notes::keep(&store, &journal);
         let turn_log = turn_log(notes.failures.clone());
         let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());

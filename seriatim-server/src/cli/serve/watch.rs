@@ -8,7 +8,7 @@ use seriatim::store::{Pushed, Settled};
 use seriatim::{
     Error, Job, Timestamp,
     engine::Observer,
-    store::{LaneId, Settlement, Token, Turn, Verdict},
+    store::{LaneId, NodeId, Settlement, Token, Turn, Verdict},
 };
 
 use crate::base::lock::lock;
@@ -63,6 +63,10 @@ impl Observer for Watch {
 
     fn rescued(&self, turn: &Turn) {
         self.recorder.iter().for_each(|to| to.rescued(turn));
+    }
+
+    fn renewed(&self, node: &NodeId, until: Timestamp) {
+        self.recorder.iter().for_each(|to| to.renewed(node, until));
     }
 
     fn lost(&self, tokens: &[Token]) {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
+use seriatim::engine::Observer;
 use seriatim::store::*;
 use seriatim::{
     Result, SharedStore,
@@ -18,13 +19,23 @@ pub(crate) struct Metered {
     inner: SharedStore,
     meter: Arc<Meter>,
     journal: Arc<Journal>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Metered {
     /// The store with a meter and a journal around it.
     pub(crate) fn wrap(inner: SharedStore, journal: Arc<Journal>) -> (SharedStore, Arc<Meter>) {
+        Self::observed(inner, journal, None)
+    }
+
+    /// The same, which also tells an observer what people release.
+    pub(crate) fn observed(
+        inner: SharedStore,
+        journal: Arc<Journal>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> (SharedStore, Arc<Meter>) {
         let meter = Arc::new(Meter::default());
-        (Arc::new(Self { inner, meter: meter.clone(), journal }), meter)
+        (Arc::new(Self { inner, meter: meter.clone(), journal, observer }), meter)
     }
 
     /// The queues, for the names of those whose jobs something was done to; none where nothing is
@@ -82,10 +93,11 @@ impl Wrapper for Metered {
 
     fn heartbeat_line(&self) -> Option<Opening> {
         let opening = self.inner.heartbeat_line()?;
-        let (meter, journal) = (self.meter.clone(), self.journal.clone());
+        let (meter, journal, observer) =
+            (self.meter.clone(), self.journal.clone(), self.observer.clone());
         Some(Box::pin(async move {
             let inner = opening.await?;
-            Ok(Arc::new(Self { inner, meter, journal }) as SharedStore)
+            Ok(Arc::new(Self { inner, meter, journal, observer }) as SharedStore)
         }))
     }
 
@@ -133,6 +145,9 @@ impl Wrapper for Metered {
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
         let turns = self.counted("release", self.inner.release(request).await)?;
         self.journal.rescued(&turns);
+        if let Some(observer) = &self.observer {
+            turns.iter().for_each(|turn| observer.released(turn));
+        }
         Ok(turns)
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use seriatim::store::{Declare, LaneQuery, NodeView, Note, QueueStats};
 use seriatim::{
     Client, Error, Groups, Job, Limit, Mode, Queue, Rate, Share, SharedStore, Timestamp,
@@ -257,12 +257,6 @@ impl Fleet {
         report
     }
 
-    /// All jobs are done and all nodes have stopped in order: what happened, whatever it is.
-    pub(super) async fn report(&mut self) -> Report {
-        self.finish().await;
-        self.check()
-    }
-
     /// All jobs are done, and all nodes stop in order.
     pub(super) async fn finish(&mut self) {
         self.eventually("all is done", async || self.open().await == Some(0)).await;
@@ -277,6 +271,15 @@ impl Fleet {
         let mut files = vec![self.site.path("pushes.ndjson")];
         files.extend(self.histories.iter().map(|name| self.site.path(name)));
         files
+    }
+
+    /// Changes the histories, or leaves events out.
+    pub(super) fn rewrite(&self, mut known: impl FnMut(Value) -> Option<Value>) {
+        for file in self.files() {
+            let events = events_of(&file).into_iter().filter_map(&mut known);
+            let lines: Vec<String> = events.map(|event| format!("{event}\n")).collect();
+            fs::write(file, lines.concat()).unwrap();
+        }
     }
 
     /// What the histories say.
@@ -296,6 +299,12 @@ impl Fleet {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         writeln!(file, "{line}").unwrap();
     }
+}
+
+/// The events of a history.
+pub(super) fn events_of(file: &PathBuf) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Pushes the load, as far as it is allowed: one permit a job. What the store refuses while it is away is

@@ -12,7 +12,7 @@ use seriatim_verify::checker::Report;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, events_of};
 use crate::site::QUEUE;
 
 /// Jobs pushed while the standby is cut off.
@@ -123,7 +123,7 @@ async fn only_the_last_commits_are_lost_with_an_asynchronous_standby(mode: Mode)
 
     let files = fleet.files();
     tokens_are_drawn_once(&files);
-    let lost = gap.forget(&files);
+    let lost = gap.forget(&fleet);
     let report: Report = fleet.judged();
     println!("{mode}: {lost} acknowledged pushes were lost, of {}", report.pushes + lost);
     assert!(lost > 0, "the standby lacked some");
@@ -154,18 +154,14 @@ impl Gap {
     }
 
     /// Rewrites histories to what the promoted server may know. Returns how many acknowledged pushes it lacks.
-    fn forget(&self, files: &[PathBuf]) -> u64 {
+    fn forget(&self, fleet: &Fleet) -> u64 {
         let mut lost = 0;
-        for file in files {
-            let events = events_of(file).into_iter().filter_map(|event| {
-                let is_push = event["type"] == "push" && event["result"] == "acknowledged";
-                let is_late = event["sent_at"].as_i64() > Some(self.from);
-                lost += u64::from(is_push && is_late && event["at"].as_i64() <= Some(self.died));
-                self.known(event)
-            });
-            let lines: Vec<String> = events.map(|event| format!("{event}\n")).collect();
-            std::fs::write(file, lines.concat()).unwrap();
-        }
+        fleet.rewrite(|event| {
+            let is_push = event["type"] == "push" && event["result"] == "acknowledged";
+            let is_late = event["sent_at"].as_i64() > Some(self.from);
+            lost += u64::from(is_push && is_late && event["at"].as_i64() <= Some(self.died));
+            self.known(event)
+        });
         lost
     }
 
@@ -175,6 +171,10 @@ impl Gap {
         let is_answer = event["type"] == "settle" && event["at"].as_i64() > Some(self.to);
         if is_answer && is_unknown && self.is_of_primary(&event) {
             assert_eq!(event["accepted"], false, "it does not know this claim: {event}");
+        }
+        // What the primary promised may hold for a claim that the standby does not know.
+        if event["type"] == "lease" && event["at"].as_i64() <= Some(self.to) {
+            return None;
         }
         if !self.covers(&event) {
             return Some(event);
@@ -198,11 +198,6 @@ impl Gap {
         }
         Some(event)
     }
-}
-
-fn events_of(file: &PathBuf) -> Vec<Value> {
-    let text = std::fs::read_to_string(file).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// No token was issued by both servers: each is of one claim, which has one time.
