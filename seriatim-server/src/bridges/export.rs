@@ -12,7 +12,7 @@ use seriatim::{ErrorKind, JobId};
 
 use super::link::EXPORT;
 use super::returned::{Place, Returned};
-use super::still::still;
+use super::still::{in_hand, still};
 use super::{Call, DEAD, Fault, Keys, Link, Source};
 use crate::app::bridges::pauses;
 use crate::base::text::count;
@@ -129,6 +129,7 @@ impl Export<'_> {
         let mut link = Link::open(&self.url).await?;
         for _ in 0..LOOKS_MAX {
             self.refuse_running().await?;
+            self.refuse_in_hand(&mut link).await?;
             let waiting = self.look(JobState::Queued, &course).await?;
             let dead = self.look(JobState::Dead, &course).await?;
             if waiting.is_empty() && dead.is_empty() {
@@ -169,6 +170,23 @@ impl Export<'_> {
                 "{} of queue {name} running: wait until they have ended",
                 count(stats.claimed, "turn")
             )));
+        }
+        Ok(())
+    }
+
+    /// What has left a paused source and is not here yet would come when the export is over. A source that is not
+    /// paused brings more jobs anyway.
+    async fn refuse_in_hand(&self, link: &mut Link) -> Result<(), Refused> {
+        let (name, keys) = (&self.bridge.name, Keys::of(self.bridge));
+        let pauses = pauses(self.store, name).await?;
+        let mut paused = Source::of(self.bridge);
+        paused.retain(|source| pauses.holds(&source.name()));
+        let names: Vec<String> = paused.iter().map(Source::name).collect();
+        still(self.store, name, &names).await.map_err(conflict)?;
+        for source in &paused {
+            if let Some(why) = in_hand(link, &keys, source).await? {
+                return Err(conflict(format!("bridge {name}, {}: {why}", source.name())));
+            }
         }
         Ok(())
     }
@@ -216,33 +234,32 @@ impl Export<'_> {
         queues: &BTreeSet<String>,
     ) -> Result<(), Refused> {
         let name = &self.bridge.name;
-        let pauses = pauses(self.store, name).await?;
-        if state == JobState::Dead && self.bridge.dead && !queues.is_empty() {
-            if !pauses.holds(DEAD) {
-                return Err(conflict(format!(
-                    "bridge {name} would take the returned dead jobs again: pause it first, `seriatim bridge pause {name}`"
-                )));
-            }
-            still(self.store, name, &[DEAD.to_owned()]).await.map_err(conflict)?;
+        let (takers, pauses) = (self.takers(state, queues), pauses(self.store, name).await?);
+        if let Some(taker) = takers.iter().find(|taker| !pauses.holds(&taker.name())) {
+            let what = match taker {
+                Source::Set(DEAD) => "returned dead jobs".to_owned(),
+                Source::Queue(queue) => format!("returned jobs from {queue}"),
+                _ => format!("returned jobs from {}", taker.name()),
+            };
+            return Err(conflict(format!(
+                "bridge {name} would take the {what} again: pause it first, `seriatim bridge pause {name}`"
+            )));
         }
-        let taken = |queue: &&String| {
-            self.bridge.queues.contains(queue)
-                && !pauses.holds(&Source::Queue((*queue).clone()).name())
+        let names: Vec<String> = takers.iter().map(Source::name).collect();
+        still(self.store, name, &names).await.map_err(conflict)
+    }
+
+    /// The sources from which the bridge would take what goes back from this state to these queues.
+    fn takers(&self, state: JobState, queues: &BTreeSet<String>) -> Vec<Source> {
+        let has_ours = queues.iter().any(|queue| self.bridge.queues.contains(queue));
+        let takes = |source: &Source| match source {
+            Source::Queue(queue) => queues.contains(queue),
+            Source::Set(DEAD) => state == JobState::Dead && !queues.is_empty(),
+            // What waits may be due later, or may have failed.
+            Source::Set(_) => state == JobState::Queued && has_ours,
+            Source::Ids { .. } | Source::Morgue(_) => false,
         };
-        let ours = |queue: &&String| self.bridge.queues.contains(queue);
-        match queues.iter().find(taken) {
-            None => {
-                let sources: Vec<String> = queues
-                    .iter()
-                    .filter(ours)
-                    .map(|queue| Source::Queue(queue.clone()).name())
-                    .collect();
-                still(self.store, name, &sources).await.map_err(conflict)
-            }
-            Some(queue) => Err(conflict(format!(
-                "bridge {name} would take the returned jobs from {queue} again: pause it first, `seriatim bridge pause {name}`"
-            ))),
-        }
+        Source::of(self.bridge).into_iter().filter(takes).collect()
     }
 
     async fn page(

@@ -61,10 +61,15 @@ impl Ledger {
     pub(super) fn did(&mut self, done: &Done) {
         self.status.pushed += done.pushed;
         self.status.duplicates += done.duplicates;
-        (self.status.in_flight, self.status.in_doubt) = (0, 0);
+        self.none_in_flight();
         for refusal in &done.refused {
             *self.status.refused.entry(refusal.reason.as_str().to_owned()).or_default() += 1;
         }
+    }
+
+    /// The batch that was in flight is over, whoever ended it.
+    pub(super) fn none_in_flight(&mut self) {
+        (self.status.in_flight, self.status.in_doubt) = (0, 0);
     }
 
     /// Another state. Tells it in the log, once.

@@ -281,6 +281,8 @@ impl Mover {
     async fn push(&mut self, link: &mut Link) -> Result<(), Fault> {
         let bridge = self.bridge.clone();
         let Some(mut batch) = Batch::read(link, &bridge.keys, &self.source).await? else {
+            // A person may have dropped it, or another node pushed it.
+            self.ledger.none_in_flight();
             return Ok(());
         };
         let now = Timestamp::of_this_machine();
@@ -290,6 +292,7 @@ impl Mover {
         let place = (&bridge.keys, &self.source);
         let is_queue = matches!(self.source, Source::Queue(_));
         if is_queue && !batch.number(link, place, &mut self.twins).await? {
+            self.ledger.none_in_flight();
             return Ok(());
         }
         let done = batch.push(&*bridge.store, link, place, &bridge.routes).await?;

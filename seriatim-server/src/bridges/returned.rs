@@ -34,7 +34,8 @@ pub(super) struct Returned {
     pub(super) element: Vec<u8>,
 }
 
-/// A field of ours, which Sidekiq keeps: when a job was given back, in microseconds.
+/// A field of ours, which Sidekiq keeps: when a job was given back, in microseconds, and its id here. Jobs with the
+/// same bytes would be one member of a set.
 const RETURNED_AT: &str = "seriatim_returned_at";
 
 impl Returned {
@@ -70,7 +71,7 @@ impl Returned {
             set(&mut fields, "enqueued_at", time(now));
         }
         // A bridge must not take it for what it moved before, wherever it goes.
-        set(&mut fields, RETURNED_AT, json!(now.as_micros()));
+        set(&mut fields, RETURNED_AT, json!(format!("{} {}", now.as_micros(), job.id)));
         if matches!(place, Place::Retry | Place::Dead) && !failed_there_last(job) {
             // The failures there are counted in those here, unless the job was requeued here.
             let before = fields.get("retry_count").and_then(|raw| raw.get().parse().ok());
@@ -102,11 +103,20 @@ fn failed_there_last(job: &JobView) -> bool {
     })
 }
 
-/// The fields of a whole job; of one whose arguments are the payload, those that it must have.
+/// The fields of a whole job, with a jid; of one whose arguments are the payload, those that it must have.
 fn fields(job: &JobView) -> Result<BTreeMap<String, Box<RawValue>>, String> {
     let payload = job.payload.as_bytes();
-    if Element::read(payload).is_ok() {
-        return serde_json::from_slice(payload).map_err(|error| error.to_string());
+    // The same if the export is repeated.
+    let made = || blake3::hash(job.id.to_string().as_bytes()).to_hex()[..JID_CHARS].to_owned();
+    if let Ok(element) = Element::read(payload) {
+        let mut fields: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+        // Sidekiq's pages name what is in a set by it.
+        if element.jid.is_none() {
+            let jid = to_raw_value(&made()).map_err(|error| error.to_string())?;
+            fields.insert("jid".to_owned(), jid);
+        }
+        return Ok(fields);
     }
     let args: Box<RawValue> = serde_json::from_slice(payload)
         .map_err(|_| "its payload is not JSON, or is compressed or encrypted".to_owned())?;
@@ -118,8 +128,6 @@ fn fields(job: &JobView) -> Result<BTreeMap<String, Box<RawValue>>, String> {
     };
     let known = job.options.as_ref().and_then(|options| options.idempotency_key.as_deref());
     let jid = known.and_then(|key| key.split_once('-')).map(|(jid, _)| jid.to_owned());
-    // The same if the export is repeated.
-    let made = || blake3::hash(job.id.to_string().as_bytes()).to_hex()[..JID_CHARS].to_owned();
     let jid = jid.filter(|jid| jid.len() == JID_CHARS).unwrap_or_else(made);
     let created = job.created_at.as_secs_f64();
     let rest = json!({ "class": &**class, "jid": jid, "retry": true, "created_at": created });

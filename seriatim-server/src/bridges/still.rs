@@ -3,6 +3,7 @@
 use seriatim::store::Store;
 use tokio::time::{Duration, Instant, sleep};
 
+use super::{Fault, Keys, Link, Source};
 use crate::app::bridges::{is_unattended, status};
 use crate::protocol::document::BridgeState;
 
@@ -46,4 +47,23 @@ pub(super) async fn moves(
         }
         _ => None,
     })
+}
+
+/// What the bridge still has in hand of a source, as Redis itself tells: a node that was killed may have taken it after
+/// its last report.
+pub(super) async fn in_hand(
+    link: &mut Link,
+    keys: &Keys,
+    source: &Source,
+) -> Result<Option<&'static str>, Fault> {
+    let is_in_flight: bool = link.ask(redis::cmd("EXISTS").arg(keys.in_flight(source))).await?;
+    if is_in_flight {
+        return Ok(Some(
+            "a chunk is in flight: start a node with this bridge, which pushes it also while the bridge is paused",
+        ));
+    }
+    let is_woken: bool = link.ask(redis::cmd("EXISTS").arg(keys.woken(source))).await?;
+    Ok(is_woken.then_some(
+        "a job is not back in its queue: start a node with this bridge, which puts it there also while the bridge is paused",
+    ))
 }

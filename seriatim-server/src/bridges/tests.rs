@@ -207,6 +207,30 @@ async fn a_job_that_is_given_back_twice_is_another_one_each_time_wherever_it_goe
     }
 }
 
+#[tokio::test]
+async fn equal_jobs_go_back_as_several_members_of_a_set_with_and_without_an_id() {
+    let store: SharedStore = std::sync::Arc::new(Memory::new());
+    let now = Timestamp::of_this_machine();
+    let none = r#"{"class":"A","args":[1]}"#;
+    let texts =
+        [none, r#"{"class":"A","args":[1],"jid":""}"#, r#"{"class":"A","args":[1],"jid":"a"}"#];
+    for text in [texts, texts].concat() {
+        let payload: serde_json::Value = serde_json::from_str(text).unwrap();
+        let job = Job::new("q", &payload).unwrap().run_at(now + Duration::from_secs(3_600));
+        Client::new(store.clone()).push(job).await.unwrap();
+    }
+    let jobs = store.jobs(JobQuery::new("q", JobState::Queued)).await.unwrap().rows;
+    let back = || -> Vec<Vec<u8>> {
+        jobs.iter().map(|job| Returned::of(job, "q", now).unwrap().element).collect()
+    };
+    assert_eq!(back(), back());
+    let jid = |bytes: &Vec<u8>| Element::read(bytes).unwrap().jid.unwrap();
+    let jids: std::collections::BTreeSet<String> = back().iter().map(jid).collect();
+    assert_eq!(jids.len(), 5, "four are made: {jids:?}");
+    let members: std::collections::BTreeSet<Vec<u8>> = back().into_iter().collect();
+    assert_eq!(members.len(), 6);
+}
+
 /// An element that a version wrote.
 struct Recorded {
     version: &'static str,

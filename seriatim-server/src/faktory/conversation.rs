@@ -349,6 +349,7 @@ impl Conversation {
     async fn hand_over(&mut self, worker: Worker, lane: Claimed, _room: Room) -> Ended<()> {
         let is_held = |jid: &str| self.front.held.has_other(jid, &lane.lane);
         let Some(mut fetched) = Fetched::of(&lane, is_held) else {
+            self.give_back(&worker, lane.named()).await;
             return Err(Over::Said("the job cannot be read".to_owned()));
         };
         let claim = Claim::new(worker, lane, &fetched);
@@ -359,37 +360,61 @@ impl Conversation {
             return Ok(());
         }
         self.front.held.remove(&fetched.jid, &claim);
-        if let Err(refusal) = self.settle(&claim, json!({ "outcome": "release" })).await {
+        self.give_back(&claim.worker, claim.named()).await;
+        Err(Over::Gone)
+    }
+
+    /// Lets a job that did not arrive wait again.
+    async fn give_back(&self, worker: &Worker, named: Value) {
+        let released = self.settle_named(worker, named, json!({ "outcome": "release" })).await;
+        if let Err(refusal) = released {
             tracing::warn!("cannot give back a job that did not arrive: {}", refusal.text);
         }
-        Err(Over::Gone)
     }
 
     /// Ends the turn of a claim; whether it still stood.
     async fn settle(&self, claim: &Claim, outcome: Value) -> Result<bool, Refusal> {
-        let mut result = claim.named();
+        self.settle_named(&claim.worker, claim.named(), outcome).await
+    }
+
+    async fn settle_named(
+        &self,
+        worker: &Worker,
+        mut result: Value,
+        outcome: Value,
+    ) -> Result<bool, Refusal> {
         for (name, value) in outcome.as_object().into_iter().flatten() {
             result[name] = value.clone();
         }
-        let body = json!({ "worker": claim.worker.wid, "results": [result] });
+        let body = json!({ "worker": worker.wid, "results": [result] });
         let answer = self.ask(Method::POST, "/work/settle", &body).await?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         Ok(answer["results"][0]["status"] == "ok")
     }
 
-    /// The claim on a job that was fetched, perhaps from a process before this one.
+    /// The claim on a job that this worker fetched, perhaps from a process before this one. Another worker's is none: the
+    /// job was taken over. Who names no worker may end the jobs of all.
     async fn held(&self, jid: &str) -> Result<Option<Claim>, String> {
-        let token = self.visitor.token.as_ref();
-        if let Some(claim) = self.front.held.of(jid, token) {
+        if let Some(claim) = self.known(jid) {
             return Ok(Some(claim));
         }
         self.front.find_claims(&self.visitor).await?;
-        Ok(self.front.held.of(jid, token))
+        Ok(self.known(jid))
+    }
+
+    /// The same, of what this process knows.
+    fn known(&self, jid: &str) -> Option<Claim> {
+        let claim = self.front.held.of(jid, self.visitor.token.as_ref())?;
+        let is_its = self.worker.as_ref().is_none_or(|worker| *worker == claim.worker);
+        is_its.then_some(claim)
     }
 
     async fn done(&self, jid: &str) -> Result<String, String> {
         let Some(claim) = self.held(jid).await? else {
-            tracing::info!(jid, "a job was acknowledged that nobody holds: it was taken over");
+            tracing::info!(
+                jid,
+                "a job was acknowledged that its worker does not hold: it was taken over"
+            );
             return Ok(reply::OK.to_owned());
         };
         // The other jobs of its turn are handed over again.

@@ -6,6 +6,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use seriatim::limits::NAME_BYTES_MAX;
 
 /// The queue of jobs and fetches that name none.
 pub(super) const QUEUE_DEFAULT: &str = "default";
@@ -16,7 +17,10 @@ const RESERVED_SECONDS_MIN: u64 = 60;
 const RESERVED_SECONDS_MAX: u64 = 86_400;
 /// Faktory's own shortest.
 const JID_BYTES_MIN: usize = 8;
-const JID_BYTES_MAX: usize = 256;
+/// What leaves room for a hash in the idempotency key.
+const JID_BYTES_MAX: usize = NAME_BYTES_MAX - HASH_CHARS - 1;
+/// Of the hash of a job.
+const HASH_CHARS: usize = 2 * blake3::OUT_LEN;
 /// Most jobs of a list.
 const LIST_MAX: usize = 1_000;
 /// Fields of `custom` with a meaning that Seriatim does not have.
@@ -39,6 +43,9 @@ struct Written<'a> {
     queue: Option<String>,
     at: Option<String>,
     retry: Option<i32>,
+    /// Only read so that it is refused here if a fetch could not read it.
+    #[serde(rename = "reserve_for")]
+    _reserve_for: Option<u64>,
     #[serde(borrow)]
     custom: Option<BTreeMap<String, &'a RawValue>>,
 }
@@ -76,9 +83,12 @@ impl<'a> Pushed<'a> {
     }
 
     fn of(payload: &'a RawValue) -> Result<Self, String> {
+        if !is_object(payload) {
+            return Err("a job must be a JSON object".to_owned());
+        }
         let written: Written<'a> =
             serde_json::from_str(payload.get()).map_err(|error| error.to_string())?;
-        let Written { jid, jobtype, args, queue, at, retry, custom } = written;
+        let Written { jid, jobtype, args, queue, at, retry, custom, .. } = written;
         if !(JID_BYTES_MIN..=JID_BYTES_MAX).contains(&jid.len()) {
             return Err(format!(
                 "jid has {} bytes: write {JID_BYTES_MIN} to {JID_BYTES_MAX}",
@@ -108,10 +118,15 @@ impl<'a> Pushed<'a> {
     }
 }
 
+/// Serde reads the fields of a struct from a list too.
+fn is_object(payload: &RawValue) -> bool {
+    payload.get().starts_with('{')
+}
+
 /// The jid in the idempotency key of a job that a client of Faktory pushed.
 pub(super) fn jid_of(idempotency_key: &str) -> Option<&str> {
     let (jid, hash) = idempotency_key.rsplit_once(' ')?;
-    (hash.len() == 2 * blake3::OUT_LEN).then_some(jid)
+    (hash.len() == HASH_CHARS).then_some(jid)
 }
 
 /// A job of a list, or its id and what is wrong with it.
@@ -178,6 +193,11 @@ pub(super) struct ClaimedJob {
 }
 
 impl Claimed {
+    /// As requests name it.
+    pub(super) fn named(&self) -> Value {
+        json!({ "lane": self.lane, "token": self.token, "secret": self.secret })
+    }
+
     /// What is known of its failures, if it has failed. The client in Rust reads no job that lacks one of these fields.
     fn failure(&self) -> Option<Value> {
         let failed_at = self.first_attempt_at.clone();
@@ -226,7 +246,8 @@ impl Fetched {
     /// whose id `is_held` already, under the id of Seriatim.
     pub(super) fn of(lane: &Claimed, is_held: impl Fn(&str) -> bool) -> Option<Self> {
         let job = lane.jobs.first()?;
-        let known: Option<Known> = serde_json::from_str(job.payload.get()).ok();
+        let text = Some(&*job.payload).filter(|payload| is_object(payload)).map(RawValue::get);
+        let known: Option<Known> = text.and_then(|text| serde_json::from_str(text).ok());
         let own = known.is_some();
         let known = known.unwrap_or_else(|| Known {
             jid: job.job_id.clone(),
@@ -316,6 +337,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_fetch_could_not_read_is_refused_when_it_is_pushed() {
+        for reserved in [json!(1.5), json!("60"), json!(-1)] {
+            let job = json!({ "jid": "12345678", "jobtype": "Sync", "args": [], "reserve_for": reserved });
+            let error = Pushed::read(&job.to_string()).err().unwrap();
+            assert!(error.contains("expected u64"), "{error}");
+        }
+        for list in ["[]", r#"["12345678","Sync",[1],null,null,null,null,null]"#] {
+            assert_eq!(Pushed::read(list).err().unwrap(), "a job must be a JSON object");
+        }
+    }
+
+    #[test]
+    fn the_longest_jid_still_fits_into_the_idempotency_key() {
+        let pushed = |bytes: usize| {
+            let job = json!({ "jid": "x".repeat(bytes), "jobtype": "Sync", "args": [] });
+            Pushed::read(&job.to_string()).map(|pushed| pushed.body.idempotency_key.len())
+        };
+        assert_eq!(pushed(191), Ok(NAME_BYTES_MAX));
+        assert_eq!(pushed(192), Err("jid has 192 bytes: write 8 to 191".to_owned()));
+    }
+
+    #[test]
     fn a_worker_gets_the_job_as_it_was_pushed_and_others_as_arguments() {
         let lane = |payload: &str, retry_count: i32| Claimed {
             lane: "1-0-1".to_owned(),
@@ -348,5 +391,10 @@ mod tests {
             json!({ "jid": "77", "jobtype": "orders", "queue": "orders", "args": [{ "status": "paid" }],
                 "reserve_for": 1800 })
         );
+        // Not taken for the fields of a job.
+        let list = r#"["12345678","Sync",[1],25,600]"#;
+        let fetched = Fetched::of(&lane(list, -1), |_| false).unwrap();
+        assert_eq!(fetched.jid, "77");
+        assert!(fetched.text.contains(&format!("\"args\":[{list}]")), "{}", fetched.text);
     }
 }

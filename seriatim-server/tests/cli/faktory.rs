@@ -271,7 +271,8 @@ async fn b15_jobs_of_a_key_are_fetched_in_order_one_at_a_time() {
     first.sort();
     assert_eq!(first, ["\"jid-00000001\"", "\"jid-0000000b\""]);
     assert_eq!(one.fetch("orders"), None, "the key a is held");
-    assert_eq!(two.ack("jid-00000001"), "+OK");
+    // Who names no worker may end the jobs of all.
+    assert_eq!(plant.client(None).ack("jid-00000001"), "+OK");
     assert_eq!(two.fetched("orders")["jid"], "jid-00000002");
     // Where a turn has several jobs, they come one after the other.
     let merged = |jid: &str, score: u32| {
@@ -287,6 +288,34 @@ async fn b15_jobs_of_a_key_are_fetched_in_order_one_at_a_time() {
         assert_eq!(one.ack(jid), "+OK");
     }
     assert_eq!(plant.jobs("merged", "succeeded").len(), 2);
+}
+
+#[tokio::test]
+async fn b15_a_worker_that_ends_a_job_late_does_not_end_it_for_who_has_it_now() {
+    let plant = Plant::new("");
+    let [mut late, mut beside, mut next] = ["w1", "w1", "w2"].map(|wid| plant.client(Some(wid)));
+    let keyed = |jid: &str, score: u32| {
+        let custom = json!({ "seriatim": { "key": "a", "score": score } });
+        job(jid, &json!({ "queue": "orders", "custom": custom }))
+    };
+    late.push(&keyed("jid-00000001", 1));
+    late.push(&keyed("jid-00000002", 2));
+    assert_eq!(late.fetched("orders")["jid"], "jid-00000001");
+    // The claim ends, as it does when it lapses, and another worker gets the job.
+    assert_eq!(beside.fail("jid-00000001"), "+OK");
+    plant.api.act("/api/v1/queues/orders/perform-all-now").done();
+    assert_eq!(next.fetched("orders")["jid"], "jid-00000001");
+    let (lost, half) =
+        ("-ERR Job not found jid-00000001", r#"TRACK SET {"jid":"jid-00000001","percent":50}"#);
+    assert_eq!(late.ack("jid-00000001"), "+OK", "the client has nothing to repeat");
+    assert_eq!(late.fail("jid-00000001"), lost);
+    assert_eq!(late.say(half), lost);
+    assert_eq!(late.fetch("orders"), None, "the key is held");
+    assert_eq!(plant.jobs("orders", "succeeded").len(), 0);
+    assert_eq!(next.say(half), "+OK");
+    assert_eq!(next.ack("jid-00000001"), "+OK");
+    assert_eq!(plant.jobs("orders", "succeeded").len(), 1);
+    assert_eq!(late.fetched("orders")["jid"], "jid-00000002");
 }
 
 #[tokio::test]
@@ -654,6 +683,10 @@ async fn b15_what_cannot_be_understood_is_refused_with_the_reason() {
         (
             r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"custom":{"unique_for":9}}"#,
             "-ERR custom.unique_for",
+        ),
+        (
+            r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"reserve_for":1.5}"#,
+            "-ERR invalid type: floating point",
         ),
         (r#"PUSH {"jid":"jid-00000001","jobtype":"a","args":[],"queue":"orders"}"#, "-ERR "),
         ("MUTATE {}", "-ERR MUTATE: missing field"),

@@ -288,9 +288,15 @@ async fn b10_what_failed_and_died_in_sidekiq_itself_comes_and_goes_back_with_its
     assert_eq!(died.error.as_deref(), Some("RuntimeError: hopeless"));
     assert!((died.finished_at.unwrap().as_secs_f64() - score).abs() < 0.001, "{died:?}");
     assert!(shop.run(&["queues", "pause", "default"]).0);
-    assert!(shop.run(&["bridge", "pause", "shop", "default"]).0);
-    let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
-    assert!(!done && told.contains("would take the returned dead jobs again"), "{told}");
+    // Each place that the bridge takes from must be paused.
+    for (source, taken) in
+        [("default", "jobs from schedule"), ("schedule", "jobs from retry"), ("retry", "dead jobs")]
+    {
+        assert!(shop.run(&["bridge", "pause", "shop", source]).0);
+        let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
+        let said = format!("would take the returned {taken} again: pause it first");
+        assert!(!done && told.contains(&said), "{told}");
+    }
     assert!(shop.run(&["bridge", "pause", "shop"]).0);
     let (done, told) = shop.run(&["export", "default", "--to", "sidekiq"]);
     assert!(done && told.contains("1 to retry, 1 to dead"), "{told}");
@@ -368,4 +374,49 @@ async fn b10_what_comes_while_an_export_runs_goes_behind_what_went_back() {
     assert_eq!(numbers(&shop, "queue:critical"), expected);
     let (_, told) = shop.run(&["audit", "--action", "export"]);
     assert!(told.contains("queue export") && told.contains("queue critical"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_an_export_waits_for_what_a_killed_node_has_in_hand_whatever_it_reported() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let mail =
+        |jid: &str| format!(r#"{{"class":"Mail","args":[1],"queue":"default","jid":"{jid}"}}"#);
+    let waiting = async |count: u64| {
+        let stats = store.stats(None).await.unwrap();
+        stats.iter().any(|stats| &*stats.queue == "default" && stats.jobs == count)
+    };
+    shop.redis.send(&["LPUSH", "queue:default", &mail("first")]).unwrap();
+    let node = shop.serve("node");
+    eventually("it came", async || waiting(1).await).await;
+    // Before that it does not stop well.
+    shop.site.said("node", "serving", &store).await;
+    node.stop();
+    assert!(shop.run(&["queues", "pause", "default"]).0);
+    assert!(shop.run(&["bridge", "pause", "shop"]).0);
+    let export = || shop.run(&["export", "default", "--to", "sidekiq"]);
+    // As a node leaves it that was killed between two reports.
+    let now = (seriatim::Timestamp::of_this_machine().as_micros() / 1_000).to_string();
+    let (in_flight, second) = ("seriatim:shop:inflight:queue:default", mail("second"));
+    let batch = ["HSET", in_flight, "batch", "1", "run", "r", "at", now.as_str()];
+    shop.redis.send(&[&batch[..], &["1", second.as_str()]].concat()).unwrap();
+    let (done, told) = export();
+    let said = "bridge shop, queue:default: a chunk is in flight: start a node";
+    assert!(!done && told.contains(said), "{told}");
+    let node = shop.serve("again");
+    eventually("it came, although the bridge is paused", async || waiting(2).await).await;
+    shop.site.said("again", "serving", &store).await;
+    node.stop();
+    let woken = "seriatim:shop:woken:queue:critical";
+    shop.redis.send(&["LPUSH", woken, &mail("third")]).unwrap();
+    let (done, told) = export();
+    let said = "bridge shop, queue:critical: a job is not back in its queue: start a node";
+    assert!(!done && told.contains(said), "{told}");
+    let node = shop.serve("third");
+    eventually("it is back", async || shop.number(&["LLEN", "queue:critical"]) == 1).await;
+    shop.site.said("third", "serving", &store).await;
+    node.stop();
+    let (done, told) = export();
+    assert!(done && told.contains("2 to their queue"), "{told}");
+    assert_eq!(shop.number(&["LLEN", "queue:default"]), 2);
 }

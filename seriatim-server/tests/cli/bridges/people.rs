@@ -287,6 +287,24 @@ async fn jobs_in_doubt_or_of_other_routes_wait_for_a_decision_and_hold_their_que
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_that_was_dropped_is_no_longer_told_as_in_flight_or_in_doubt() {
+    let shop = Shop::new(CONFIG);
+    let store = shop.site.store().await;
+    let (in_flight, old) =
+        ("seriatim:shop:inflight:queue:default", r#"{"class":"Mail","args":[1],"jid":"old"}"#);
+    let words = ["HSET", in_flight, "batch", "1", "run", "r", "at", "1000", "1", old];
+    shop.redis.send(&words).unwrap();
+    let node = shop.serve("node");
+    let told = |text: &str| shop.run(&["bridge", "status", "--json"]).1.contains(text);
+    eventually("both are told", async || told("\"in_flight\":1") && told("\"in_doubt\":1")).await;
+    assert!(shop.run(&["bridge", "decide", "shop", "default", "--drop"]).0);
+    eventually("nothing is in flight", async || !told("\"in_flight\":1")).await;
+    assert!(told("queue:default") && !told("\"in_doubt\":1"));
+    node.stop();
+    drop(store);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bridge_without_its_url_is_refused_before_anything_starts() {
     let shop = Shop::new(CONFIG);
     let output =
