@@ -117,7 +117,7 @@ export class Lane {
   cancelled(job?: LaneJob): boolean;
   /** Whether the remote worker stops. Finish within its `stopTimeout`, or return `release(done)`. */
   stopping(): boolean;
-  /** Reports progress: any JSON value, which replaces the one before. */
+  /** Reports progress: any JSON value of at most 64 KiB, which replaces the one before. */
   progress(progress: Json): void;
   /** Runs a step and resolves to its result as JSON; if it ended in an earlier run, only resolves to the result. Ends the
    * handler if the lane is cancelled or the worker stops. */

@@ -9,6 +9,9 @@ export const bury = (error, done = 0) => ({ outcome: "bury", error: text(error),
 export const cancel = (reason = "", done = 0) => ({ outcome: "cancel", error: text(reason), done });
 export const release = (done = 0) => ({ outcome: "release", done });
 
+/** For the server and the engine. */
+const PROGRESS_BYTES_MAX = 65_536;
+
 /** A cut text may end with half a character, and the server refuses it. */
 const text = (error) => String(error?.message ?? error).replace(/\p{Surrogate}/gu, "\ufffd");
 
@@ -49,7 +52,12 @@ export class Lane {
   }
 
   progress(progress) {
-    this.#report(JSON.parse(JSON.stringify(progress)));
+    const text = JSON.stringify(progress);
+    const bytes = Buffer.byteLength(text);
+    if (bytes > PROGRESS_BYTES_MAX) {
+      throw new RangeError(`progress has ${bytes} bytes as JSON; at most ${PROGRESS_BYTES_MAX} are kept`);
+    }
+    this.#report(JSON.parse(text));
   }
 
   async step(name, run) {

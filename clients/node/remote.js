@@ -183,17 +183,25 @@ export class RemoteWorker {
     // Those that wait behind a slow one would be ever more, and those of new lanes ever later.
     if (lanes.length === 0 || this.#isBeating) return;
     this.#isBeating = true;
+    await this.#keep(lanes);
+    this.#isBeating = false;
+  }
+
+  /** Sends a heartbeat. If progress may be why it failed, it is sent again without: no lease must end for that. */
+  async #keep(lanes) {
     try {
       await this.#say(lanes, { timeout: this.lease / 3, retryFor: 0 });
     } catch (error) {
       console.error("a heartbeat failed:", error.message);
+      const hasProgress = lanes.some(([, claim]) => "progress" in claim);
       for (const [lane, claim] of lanes) {
-        // If it is what was refused, it must not stop the heartbeats.
         delete claim.progress;
         Lane.heard(lane, {});
       }
-    } finally {
-      this.#isBeating = false;
+      // A connection may break while a body is sent that is too large.
+      if (hasProgress && (!(error instanceof Problem) || [400, 413].includes(error.status))) {
+        await this.#keep(lanes.map(([lane, claim]) => [lane, proof(claim)]));
+      }
     }
   }
 

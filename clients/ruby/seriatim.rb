@@ -13,6 +13,8 @@ module Seriatim
   HEARTBEAT_MAX_S = 5.0
   # Of one claim, for the server.
   LANES_MAX = 1000
+  # For the server and the engine.
+  PROGRESS_BYTES_MAX = 65_536
   RELEASE_S = 2
 
   # A request was not carried out, or nobody knows whether it was.
@@ -281,9 +283,14 @@ module Seriatim
       @stopping.call
     end
 
-    # Reports progress: any JSON value, which replaces the one before.
+    # Reports progress: any JSON value of at most 64 KiB, which replaces the one before.
     def progress(progress)
-      @report.call(JSON.parse(JSON.generate(progress)))
+      text = JSON.generate(progress)
+      if text.bytesize > PROGRESS_BYTES_MAX
+        raise ArgumentError, "progress has #{text.bytesize} bytes as JSON; at most #{PROGRESS_BYTES_MAX} are kept"
+      end
+
+      @report.call(JSON.parse(text))
     end
 
     # Runs the block as a step and returns its result as JSON; if it ended in an earlier run, only returns the result.
@@ -501,13 +508,18 @@ module Seriatim
 
     def beat
       held = @lock.synchronize { @running.reject { |lane, _| lane.lost? } }
-      return if held.empty?
+      keep(held) if held.any?
+    end
 
+    # Sends a heartbeat. If progress may be why it failed, it is sent again without: no lease must end for that.
+    def keep(held)
       say(held, timeout: @lease / 3.0, retry_for: 0)
-    rescue StandardError => error # As of progress too deep to be written: other lanes need the next heartbeat.
+    rescue StandardError => error # Also of progress too deep to be written.
       warn("a heartbeat failed: #{error.message}")
-      # If it is what was refused, it must not stop the heartbeats.
-      held.each_value { |claim| claim.delete(:progress) }
+      reported = held.values.select { |claim| claim.delete(:progress) }
+      # A connection may break while a body is sent that is too large.
+      perhaps = !error.is_a?(Problem) || [400, 413].include?(error.status)
+      keep(held.transform_values { |claim| proof(claim) }) if reported.any? && perhaps
     end
 
     # Sends a heartbeat for these lanes, and heeds the answer. One at a time: the steps and the progress of a lane must not

@@ -10,6 +10,9 @@ from typing import Any, Callable, Optional
 from .outcome import Outcome, release
 from .steps import run_step
 
+# For the server and the engine.
+PROGRESS_BYTES_MAX = 65_536
+
 
 class Lane:
     """Has the fields of docs/workers.md ("The call"), among them these."""
@@ -64,8 +67,11 @@ class Lane:
         return self._stopping()
 
     def progress(self, progress: Any) -> None:
-        """Reports progress: any JSON value, which replaces the one before."""
-        self._report(json.dumps(progress, allow_nan=False))
+        """Reports progress: any JSON value of at most 64 KiB, which replaces the one before."""
+        text = json.dumps(progress, allow_nan=False)
+        if len(text) > PROGRESS_BYTES_MAX:
+            raise ValueError(f"progress has {len(text)} bytes as JSON; at most {PROGRESS_BYTES_MAX} are kept")
+        self._report(text)
 
     def step(self, name: str, run: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Runs a step and returns its result as JSON; if it ended in an earlier run, only returns the result. Ends the

@@ -246,15 +246,19 @@ class RemoteWorker:
         while not self._over.wait(min(self.lease / 3, HEARTBEAT_MAX_S)):
             with self._lock:
                 held = {lane: claim for lane, claim in self._running.items() if not lane._lost}
-            if not held:
-                continue
-            try:
-                self._say(held, timeout=self.lease / 3, retry_for=0)
-            except Exception as error:  # As of progress too deep to be written: other lanes need the next heartbeat.
-                log.warning("a heartbeat failed: %s", error)
-                for claim in held.values():
-                    # If it is what was refused, it must not stop the heartbeats.
-                    claim.pop("progress", None)
+            if held:
+                self._keep(held)
+
+    def _keep(self, held: dict[Lane, dict[str, Any]]) -> None:
+        """Sends a heartbeat. If progress may be why it failed, it is sent again without: no lease must end for that."""
+        try:
+            self._say(held, timeout=self.lease / 3, retry_for=0)
+        except Exception as error:  # Also of progress too deep to be written.
+            log.warning("a heartbeat failed: %s", error)
+            reported = [claim for claim in held.values() if claim.pop("progress", None) is not None]
+            # A connection may break while a body is sent that is too large.
+            if reported and (not isinstance(error, Problem) or error.status in (400, 413)):
+                self._keep({lane: proof(claim) for lane, claim in held.items()})
 
     def _say(self, held: dict[Lane, dict[str, Any]], **options: Any) -> Any:
         """Sends a heartbeat for these lanes, and heeds the answer. One at a time: the steps and the progress of a lane
@@ -294,10 +298,7 @@ class RemoteWorker:
             claim = self._running.get(lane)
         if claim is None or time.monotonic() - lane._said_at < PULSE_MIN_S:
             return
-        try:
-            self._say({lane: claim}, timeout=self.lease / 3, retry_for=0)
-        except SeriatimError as error:
-            log.warning("a heartbeat failed: %s", error)
+        self._keep({lane: claim})
 
     def _end(self) -> None:
         if not self._stopping:

@@ -2,7 +2,7 @@
 //! with how they ended.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -48,6 +48,8 @@ const OBJECTS: [(&str, &str); 11] = [
     ("name", "name"),
     ("reason", "reason"),
 ];
+/// The argument whose values are no matter of the log: they may be secret.
+const PAYLOAD: &str = "payload";
 /// Longest command line in the audit log, in bytes.
 const ASKED_BYTES_MAX: usize = 1_000;
 /// Objects of one command that have a deed each in the store. The command line names the others too.
@@ -127,7 +129,7 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> 
     if action == "push" && config.http.audit != Audited::All {
         return Ok(());
     }
-    let asked = asked(&action, arguments);
+    let asked = asked(&action, matches, arguments);
     let objects = objects(matches);
     let one = |on| Told::new((who(), ROLE), action.clone(), on, asked.clone());
     Book::of(&config).write(&one(objects[0].clone()))?;
@@ -261,15 +263,24 @@ impl Book {
 }
 
 /// The command line, without passwords and payloads.
-fn asked(action: &str, arguments: &[OsString]) -> String {
+fn asked(action: &str, matches: &ArgMatches, arguments: &[OsString]) -> String {
     if action == "push" {
         return String::new();
     }
+    let payloads: Vec<&OsStr> = levels(matches)
+        .filter(|of| of.try_contains_id(PAYLOAD).is_ok_and(|is| is))
+        .filter_map(|of| of.get_raw(PAYLOAD))
+        .flatten()
+        .collect();
     let shown = arguments.iter().skip(1).map(|one| {
+        if payloads.contains(&one.as_os_str()) {
+            return "…".to_owned();
+        }
         let one = one.to_string_lossy();
-        match one.strip_prefix("--store=") {
-            Some(url) => format!("--store={}", without_password(url)),
-            None => without_password(&one),
+        match one.split_once('=') {
+            Some(("--store", url)) => format!("--store={}", without_password(url)),
+            Some(("--payload", _)) => "--payload=…".to_owned(),
+            _ => without_password(&one),
         }
     });
     let mut line = one_line(&shown.collect::<Vec<_>>().join(" "));
@@ -331,22 +342,39 @@ mod tests {
         assert!(who().starts_with("cli:") && who().contains('@'), "{}", who());
     }
 
+    /// What the audit log has of a command line.
+    fn shown(words: &[&str]) -> String {
+        let program = crate::cli::program();
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        let normal = super::super::grammar::normal(&program, words.clone());
+        let matches = program.try_get_matches_from(normal).unwrap_or_else(|e| panic!("{e}"));
+        asked(&action(&matches).unwrap(), &matches, &words)
+    }
+
     #[test]
     fn passwords_are_not_audited() {
-        let line = [
-            "seriatim",
-            "lanes",
-            "delete",
-            "q",
-            "k",
-            "--store",
-            "postgres://me:sesame@db/x",
-            "--store=redis://:sesame@h/",
-        ];
-        let line: Vec<OsString> = line.iter().map(Into::into).collect();
+        for (store, told) in [
+            (&["--store", "postgres://me:sesame@db/x"][..], "--store postgres://db/x"),
+            (&["--store=redis://:sesame@h/"][..], "--store=redis://h/"),
+        ] {
+            let line = [&["seriatim", "lanes", "retry", "q", "k"][..], store].concat();
+            assert_eq!(shown(&line), format!("lanes retry q k {told}"));
+        }
+    }
+
+    #[test]
+    fn payloads_are_not_audited() {
+        let payload = r#"{"card":4242}"#;
         assert_eq!(
-            asked("lane delete", &line),
-            "lanes delete q k --store postgres://db/x --store=redis://h/"
+            shown(&["seriatim", "batches", "open", "b", "orders", payload, "--key", "k"]),
+            "batches open b orders … --key k"
         );
+        let (id, word) = ("01a1fd59-5e2c-7000-8001-000000000001", format!("--payload={payload}"));
+        for (new, told) in
+            [(&["--payload", payload][..], "--payload …"), (&[word.as_str()][..], "--payload=…")]
+        {
+            let line = [&["seriatim", "morgue", "edit", "orders", id][..], new].concat();
+            assert_eq!(shown(&line), format!("morgue edit orders {id} {told}"));
+        }
     }
 }

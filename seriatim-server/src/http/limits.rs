@@ -43,18 +43,16 @@ pub(super) const BULK_BODY_BYTES_MAX: usize = 32 << 20;
 pub(super) const LOGIN_BODY_BYTES_MAX: usize = 256 << 10;
 /// Bytes of such forms in memory. Their senders may be anybody, so they take nothing of what others need.
 pub(super) const LOGIN_BODIES_BYTES: Shares = Shares { all: 16 << 20, party: 512 << 10 };
-/// Bytes of bodies in memory, and of what is parsed from them.
+/// Bytes of bodies in memory, and of what is parsed from them. The largest array of jobs fits into a producer's share.
 pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
-    producers: Shares { all: 136 << 20, party: 34 << 20 },
+    producers: Shares { all: 168 << 20, party: 42 << 20 },
     workers: Shares { all: 136 << 20, party: 34 << 20 },
     readers: Shares { all: 4 << 20, party: 2 << 20 },
     admins: Shares { all: 16 << 20, party: 8 << 20 },
 };
-/// The jobs made of the largest body may take one such part more than the body; the room is reserved from the beginning.
-const MADE_OF_BODY_PART: u32 = 16;
-/// A database's driver copies such a part of a body beyond what is counted otherwise, so large bodies are pushed one at a
-/// time.
-const COPIED_BODY_PART: u32 = 2;
+/// How often a body is counted: the jobs made of it may take more than the body, and a database's driver copies them.
+/// The room is reserved from the beginning, so large bodies are pushed one at a time.
+const BODY_COPIES: u32 = 2;
 /// What a job in memory counts, besides its payload.
 pub(super) const JOB_BYTES: usize = 1 << 10;
 /// Larger documents are read and written on threads that may block.
@@ -266,8 +264,7 @@ async fn read(
     if announced > bytes_max as u64 {
         return Err(Problem::too_large(bytes_max));
     }
-    let most = bytes_max as u32 + bytes_max as u32 / MADE_OF_BODY_PART;
-    let room = (announced as u32 + announced as u32 / COPIED_BODY_PART).min(most);
+    let room = (announced as u32 * BODY_COPIES).min(pool.share());
     let share = pool.take(party, room, ANSWER_WAIT_MAX).await;
     let mut read = Body { bytes: Bytes::new(), share: Some(share.ok_or_else(full)?) };
     let mut frames = body.into_data_stream();
@@ -376,6 +373,8 @@ fn slow() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use seriatim::limits::PUSH_JOBS_MAX;
+
     use super::*;
 
     #[test]
@@ -386,5 +385,19 @@ mod tests {
         assert!((busy as usize) < CONNECTIONS_MAX - 100, "{busy}");
         assert!(WAITING_CLAIMS.all < workers.all && WAITING_CLAIMS.party < workers.party);
         assert!(RESULT_WAITS.all < producers.all && RESULT_WAITS.party < producers.party);
+    }
+
+    #[test]
+    fn the_largest_body_fits_into_a_share_with_all_that_is_made_of_it() {
+        let ByClass { producers, workers, readers, admins } = BODIES_BYTES;
+        for (shares, most) in [
+            (producers, BULK_BODY_BYTES_MAX + PUSH_JOBS_MAX * JOB_BYTES),
+            (workers, BULK_BODY_BYTES_MAX),
+            (readers, BODY_BYTES_MAX),
+            (admins, BODY_BYTES_MAX),
+            (LOGIN_BODIES_BYTES, LOGIN_BODY_BYTES_MAX),
+        ] {
+            assert!(most <= shares.party as usize && shares.party <= shares.all, "{most}");
+        }
     }
 }

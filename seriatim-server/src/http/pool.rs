@@ -34,6 +34,11 @@ impl Pool {
         Self { all, share, parties: Mutex::default() }
     }
 
+    /// The most that one party may hold.
+    pub(super) fn share(&self) -> u32 {
+        self.share
+    }
+
     /// Takes this amount immediately, or nothing.
     pub(super) fn try_take(&self, party: &Party, amount: u32) -> Option<Held> {
         let own = self.share_of(party).try_acquire_many_owned(amount).ok()?;

@@ -117,10 +117,15 @@ impl Problem {
         self
     }
 
-    /// Says that this job was pushed: what failed is the wait for its end.
+    /// Says that this job was pushed: what failed is the wait for its end. A 429 becomes a 503: clients repeat a 429
+    /// always, and so would push the job twice.
     pub(super) fn of_job(mut self, id: JobId) -> Self {
-        let detail = &mut self.document.detail;
-        *detail = format!("job {id} is pushed, but cannot be waited for: {detail}");
+        let why = &self.document.detail;
+        let detail = format!("job {id} is pushed, but cannot be waited for: {why}");
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            return Self::unavailable(detail).after(self.retry_after);
+        }
+        self.document.detail = detail;
         self
     }
 
@@ -183,10 +188,16 @@ impl From<app::Error> for Problem {
             E::NotWaiting { queue, state: JobState::Dead, .. } => {
                 ("", format!("{error}: requeue it with POST /api/v1/queues/{queue}/morgue/requeue"))
             }
-            E::StandsStill { queue, key, state } => {
+            E::StandsStill { queue, key, lane, state } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
-                let key: String = form_urlencoded::byte_serialize(key.as_bytes()).collect();
-                let path = format!("/api/v1/queues/{queue}/lane/{action}?key={key}");
+                let which = match key {
+                    Some(key) => {
+                        let key: String = form_urlencoded::byte_serialize(key.as_bytes()).collect();
+                        format!("key={key}")
+                    }
+                    None => format!("lane={lane}"),
+                };
+                let path = format!("/api/v1/queues/{queue}/lane/{action}?{which}");
                 ("", format!("{error}: resume it with POST {path}"))
             }
             E::Cursor => ("after", "use `next` of the page before".to_owned()),
@@ -297,6 +308,7 @@ mod tests {
         let (queue, key) = ("orders", || "k".to_owned());
         let name = || queue.to_owned();
         let job = seriatim::JobId::new(seriatim::Timestamp::default(), 1, 0, 7);
+        let (lane, state) = ("1-0-7".parse().unwrap(), LaneState::Held);
         let errors = [
             app::Error::NoQueue { name: name(), near: String::new() },
             app::Error::ForeignJob(job),
@@ -307,7 +319,7 @@ mod tests {
             app::Error::NoLaneFree { queue: name() },
             app::Error::SeveralNodes { name: name(), ids: vec![key(), name()] },
             app::Error::NotWaiting { job, queue: queue.into(), state: JobState::Dead },
-            app::Error::StandsStill { queue: queue.into(), key: key(), state: LaneState::Held },
+            app::Error::StandsStill { queue: queue.into(), key: Some(key()), lane, state },
             app::Error::Cursor,
             app::Error::Unranged { field: "from" },
             app::Error::Bound { field: "to", why: name() },
@@ -321,10 +333,13 @@ mod tests {
     #[test]
     fn a_lane_that_stands_still_is_answered_with_the_request_that_resumes_it() {
         for (state, action) in [(LaneState::Paused, "resume"), (LaneState::Held, "retry")] {
-            let (queue, key) = ("orders".into(), "a&b c".to_owned());
-            let problem = Problem::from(app::Error::StandsStill { queue, key, state });
-            let advice = format!("POST /api/v1/queues/orders/lane/{action}?key=a%26b+c");
-            assert!(problem.document.detail.ends_with(&advice), "{problem:?}");
+            for (key, which) in [(Some("a&b c"), "key=a%26b+c"), (None, "lane=1-0-7")] {
+                let (queue, key) = ("orders".into(), key.map(str::to_owned));
+                let lane = "1-0-7".parse().unwrap();
+                let problem = Problem::from(app::Error::StandsStill { queue, key, lane, state });
+                let advice = format!("POST /api/v1/queues/orders/lane/{action}?{which}");
+                assert!(problem.document.detail.ends_with(&advice), "{problem:?}");
+            }
         }
     }
 }

@@ -328,3 +328,30 @@ fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job> {
     job.validate()?;
     Ok(job)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::http::StatusCode;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use seriatim::store::Memory;
+
+    use super::super::router::build;
+    use super::*;
+
+    #[tokio::test]
+    async fn as_many_jobs_as_an_array_may_have_are_pushed_in_a_body_as_long_as_it_may_be() {
+        let service = TowerToHyperService::new(build(&App::open(Arc::new(Memory::new()))));
+        // The longest, with its comma, of which so many fit into a body.
+        let job = |payload: &str| format!("{{\"payload\":\"{payload}\"}}");
+        let free = BULK_BODY_BYTES_MAX / PUSH_JOBS_MAX - job("").len() - 1;
+        let jobs = vec![job(&"x".repeat(free)); PUSH_JOBS_MAX];
+        let body = format!("[{}]", jobs.join(","));
+        assert!(body.len() > BULK_BODY_BYTES_MAX - PUSH_JOBS_MAX);
+        let request = axum::http::Request::post("/api/v1/queues/orders/jobs");
+        let request = request.header("content-type", JSON).body(Body::from(body)).unwrap();
+        assert_eq!(service.call(request).await.unwrap().status(), StatusCode::OK);
+    }
+}

@@ -100,12 +100,12 @@ impl Place<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use axum::body::Body;
+    use axum::body::{Body, to_bytes};
     use axum::http::StatusCode;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
-    use seriatim::Job;
-    use seriatim::store::Memory;
+    use seriatim::store::{Declare, Memory, Queues};
+    use seriatim::{Job, Queue};
 
     use super::super::caller::Party;
     use super::super::limits::ANSWERS_BYTES;
@@ -127,5 +127,25 @@ mod tests {
         assert_eq!(ask().await, StatusCode::TOO_MANY_REQUESTS);
         drop(all);
         assert_eq!(ask().await, StatusCode::OK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_push_without_memory_for_its_answer_says_that_it_is_done_and_is_not_to_be_repeated() {
+        let store = Arc::new(Memory::in_tokio_time());
+        let queues = vec![Queue::fifo("orders").retain_completed(Duration::from_secs(60))];
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let app = App::open(store);
+        let service = TowerToHyperService::new(build(&app));
+        let _all = app.budgets.answers.try_take(&Party::Unknown, ANSWERS_BYTES.party).unwrap();
+        let request = axum::http::Request::post("/api/v1/queues/orders/jobs?wait=1s")
+            .header("content-type", "application/json")
+            .body(Body::from("{\"key\":\"k\"}"))
+            .unwrap();
+        let answer = service.call(request).await.unwrap();
+        // Clients repeat a 429 of any push.
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let told = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains("is pushed, but cannot be waited for: other requests"), "{told}");
     }
 }

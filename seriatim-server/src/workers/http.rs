@@ -9,7 +9,8 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT,
 };
-use hyper::{Request, Response, StatusCode};
+use hyper::http::response::Parts;
+use hyper::{Request, StatusCode};
 use jiff::Timestamp;
 use seriatim::limits::DELAY_MAX;
 use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, store::TurnJob};
@@ -50,6 +51,15 @@ struct Letter<'a> {
     call: Option<&'a str>,
 }
 
+/// What the heads of answers have decided about a lane. It counts also if the rest of an answer is given up.
+#[derive(Default)]
+struct Heard {
+    /// How many jobs were accepted.
+    done: usize,
+    /// The outcome of the next one, if it was not.
+    outcome: Option<Outcome>,
+}
+
 impl Letter<'_> {
     /// How long ago its oldest job was pushed.
     fn age(&self) -> Duration {
@@ -81,14 +91,16 @@ impl Webhook {
         for lane in batch.into_lanes() {
             let (webhook, call, context) = (self.clone(), call.clone(), context.clone());
             lanes.spawn(async move {
-                let mut done = 0;
+                let mut heard = Heard::default();
                 let ended = tokio::select! {
-                    outcome = webhook.lane(&lane, call.as_deref(), &mut done) => Some(outcome),
+                    outcome = webhook.lane(&lane, call.as_deref(), &mut heard) => Some(outcome),
                     // Running requests are given up with the connection.
                     () = context.cancelled() => None,
                 };
+                let Heard { done, outcome } = heard;
                 let is_all_done = done == lane.payloads().len();
-                (lane.id(), done, ended.or(is_all_done.then_some(Outcome::Done)))
+                let heard = outcome.or(is_all_done.then_some(Outcome::Done));
+                (lane.id(), done, ended.or(heard))
             });
         }
         let (mut outcomes, mut has_ended) = (Outcomes::new(), false);
@@ -100,17 +112,17 @@ impl Webhook {
         if has_ended { Ok(outcomes) } else { Err(GIVEN_UP.into()) }
     }
 
-    /// The outcome of a lane after those of its jobs that are `done`.
-    async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>, done: &mut usize) -> Outcome {
+    /// The outcome of a lane after those of its jobs that are done.
+    async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>, heard: &mut Heard) -> Outcome {
         let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {
             let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
             let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
-            return self.send(&Letter { body, jobs: &jobs, lane, call }, done).await;
+            return self.send(&Letter { body, jobs: &jobs, lane, call }, heard).await;
         }
         for (place, payload) in lane.payloads().iter().enumerate() {
             let jobs = &jobs[place..=place];
-            match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }, done).await {
+            match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }, heard).await {
                 Outcome::Done => {}
                 outcome => return outcome,
             }
@@ -118,8 +130,8 @@ impl Webhook {
         Outcome::Done
     }
 
-    /// Adds its jobs to `done` as soon as the receiver has accepted them.
-    async fn send(&self, letter: &Letter<'_>, done: &mut usize) -> Outcome {
+    /// What the receiver makes of its jobs is `heard` as soon as it has decided.
+    async fn send(&self, letter: &Letter<'_>, heard: &mut Heard) -> Outcome {
         let retry = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
         let request = match self.request(letter) {
             Ok(request) => request,
@@ -138,12 +150,14 @@ impl Webhook {
                 return retry(format!("no answer within {}", seriatim::duration::format(limit)));
             }
         };
-        if head.status.is_success() {
-            *done += letter.jobs.len();
+        match self.judge(&head, &[], letter) {
+            Outcome::Done => heard.done += letter.jobs.len(),
+            outcome => heard.outcome = Some(outcome),
         }
         // The head decides. The rest is for the error, and read to its end so that the receiver is not cut off.
         let until = limit.map_or_else(|| Instant::now() + HTTP_TIMEOUT, |limit| began + limit);
-        self.judge(&Response::from_parts(head, beginning(body, until).await), letter)
+        let text = beginning(body, until).await;
+        self.judge(&head, &text, letter)
     }
 
     fn request(&self, letter: &Letter<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
@@ -160,22 +174,23 @@ impl Webhook {
         Ok(request)
     }
 
-    fn judge(&self, answer: &Response<Vec<u8>>, letter: &Letter<'_>) -> Outcome {
-        let status = answer.status();
+    /// The text is for the error alone.
+    fn judge(&self, head: &Parts, text: &[u8], letter: &Letter<'_>) -> Outcome {
+        let status = head.status;
         if status.is_success() {
             return Outcome::Done;
         }
         let later =
             matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        if let Some(length) = retry_after(answer.headers()).filter(|_| later) {
+        if let Some(length) = retry_after(&head.headers).filter(|_| later) {
             if letter.age() <= PUT_OFF_MAX {
                 return Outcome::Snooze { length };
             }
-            let (limit, told) = (seriatim::duration::format(PUT_OFF_MAX), told(answer));
+            let (limit, told) = (seriatim::duration::format(PUT_OFF_MAX), told(status, text));
             let error = format!("postponed for longer than {limit} after the push: {told}").into();
             return Outcome::Retry { error, retry_in: Some(length) };
         }
-        let error: Arc<str> = told(answer).into();
+        let error: Arc<str> = told(status, text).into();
         let is_refused = status.is_client_error() && !later;
         if is_refused && self.settings.is_refusal_final {
             Outcome::Bury { error }
@@ -261,11 +276,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The status, and the beginning of the text.
-fn told(answer: &Response<Vec<u8>>) -> String {
-    let text = String::from_utf8_lossy(answer.body());
+fn told(status: StatusCode, text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
     let text = text.trim();
     let text = &text[..text.floor_char_boundary(ERROR_BYTES_MAX)];
-    let status = answer.status();
     let hint = if status.is_redirection() { " (redirects are not followed)" } else { "" };
     let colon = if text.is_empty() { "" } else { ": " };
     format!("the server answered {status}{hint}{colon}{text}")

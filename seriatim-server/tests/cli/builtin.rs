@@ -331,6 +331,18 @@ async fn http_an_answer_decides_whose_body_does_not_end() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_a_refusal_whose_body_does_not_end_counts_when_the_call_must_end() {
+    let (url, requests) = that_stalls("404 Not Found");
+    let worker = format!("builtin = \"http\"\nurl = \"{url}\"");
+    let ready = Ready::new("fifo", "max_retries = 1\ntimeout = \"1s\"", &worker).await;
+    let serving = ready.serve();
+    let job = ready.ends(ready.push("a", json!(1)).await).await;
+    serving.stop();
+    assert_eq!((job.state, job.attempt, requests.load(Ordering::SeqCst)), (JobState::Dead, 1, 1));
+    assert_eq!(job.error.as_deref(), Some("the server answered 404 Not Found"));
+}
+
 const FFMPEG: &str =
     "builtin = \"ffmpeg\"\nffmpeg = \"./ffmpeg\"\nffprobe = \"./ffprobe\"\nroots = [\".\"]";
 /// A file says itself how long it is. As the real one it opens its input by the name that it is told.

@@ -13,6 +13,7 @@ use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::{LEASE_SECONDS, NAMED_LANES_MAX};
 use super::super::seen::check_lease;
 use super::super::{Answer, Caller, Problem, Result, Shared};
+use super::repeats::check_once;
 use super::reports::{self, Merged, Refused, Step};
 use super::secret::{Named, refused};
 use super::workers::{Remote, WORKER_PATTERN, lease};
@@ -116,7 +117,11 @@ impl Said {
             claim.progress.as_ref().map_or(0, |text| text.get().len())
         };
         match self.claims.0.iter().position(|claim| size(claim) > PROGRESS_BYTES_MAX) {
-            None => Ok(()),
+            // A lane may be there with its former claim too, until that handler ends.
+            None => check_once(
+                "claims",
+                self.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)),
+            ),
             Some(i) => Err(Problem::invalid(
                 format!("claims[{i}].progress"),
                 format!("has more than {PROGRESS_BYTES_MAX} bytes"),
@@ -130,11 +135,38 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use axum::http::StatusCode;
     use serde_json::json;
     use seriatim::store::{LaneQuery, Memory, Push};
     use seriatim::{Job, SharedStore};
 
-    use super::super::tests::asked;
+    use super::super::tests::{answered, asked};
+
+    /// One of the steps would be lost, and answered as kept.
+    #[tokio::test]
+    async fn a_heartbeat_that_names_a_lane_twice_is_refused() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let jobs = vec![Job::new("orders", &1).unwrap()];
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let wish = json!({ "worker": "w", "queues": ["orders"] });
+        let lane = asked(&store, "claim", wish).await["lanes"][0].clone();
+        let ends = |step: &str| {
+            let (lane, token, secret) = (&lane["lane"], &lane["token"], &lane["secret"]);
+            let step = json!({ "name": step, "done": true });
+            json!({ "lane": lane, "token": token, "secret": secret, "step": step })
+        };
+        let beat = json!({ "worker": "w", "claims": [ends("one"), ends("two")] });
+        let (status, problem) = answered(&store, "heartbeat", beat).await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (StatusCode::BAD_REQUEST, &json!("claims[1].lane"))
+        );
+        for step in ["one", "two"] {
+            let beat = json!({ "worker": "w", "claims": [ends(step)] });
+            let beaten = asked(&store, "heartbeat", beat).await;
+            assert_eq!(beaten["steps"][0]["state"], "kept");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_heartbeat_at_another_server_extends_a_claim_by_the_lease_that_it_asked_for() {

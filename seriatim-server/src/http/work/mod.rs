@@ -8,6 +8,7 @@ mod deaths;
 mod found;
 mod heartbeat;
 pub(super) mod locked;
+mod repeats;
 mod reports;
 mod secret;
 mod settle;
@@ -51,13 +52,24 @@ mod tests {
 
     /// Asks a server of its own over the store.
     pub(super) async fn asked(store: &SharedStore, path: &str, body: Value) -> Value {
+        let (status, answer) = answered(store, path, body).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        answer
+    }
+
+    /// The same, whatever the answer.
+    pub(super) async fn answered(
+        store: &SharedStore,
+        path: &str,
+        body: Value,
+    ) -> (StatusCode, Value) {
         let request = Request::post(format!("/api/v1/work/{path}"));
         let request = request.header("content-type", "application/json");
         let request = request.body(Body::from(body.to_string())).unwrap();
         let service = TowerToHyperService::new(router(store.clone()));
         let answer = service.call(request).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
+        let status = answer.status();
         let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
-        serde_json::from_slice(&body).unwrap()
+        (status, serde_json::from_slice(&body).unwrap())
     }
 }

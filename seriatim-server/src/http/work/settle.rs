@@ -1,6 +1,5 @@
 //! Results of remote workers, planned as the engine plans those of its own handlers.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -23,6 +22,7 @@ use super::super::limits::NAMED_LANES_MAX;
 use super::super::seen::Known;
 use super::super::{Answer, App, Caller, Problem, Result, Shared};
 use super::deaths::announce;
+use super::repeats::check_once;
 use super::reports::LOOKUPS_MAX;
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;
@@ -248,14 +248,7 @@ impl Said {
             let field = format!("results[{i}].retry_in");
             return Err(Problem::invalid(field, format!("must be at most {most}")));
         }
-        let mut seen = HashSet::new();
-        match self.results.0.iter().position(|Object(ended)| !seen.insert(ended.lane)) {
-            None => Ok(()),
-            Some(i) => Err(Problem::invalid(
-                format!("results[{i}].lane"),
-                "occurs more than once in this request",
-            )),
-        }
+        check_once("results", self.results.0.iter().map(|Object(ended)| ended.lane))
     }
 }
 

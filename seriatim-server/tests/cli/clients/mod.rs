@@ -357,6 +357,18 @@ fn refused(language: &Language) {
     assert_eq!(told, [done.clone(), done.clone(), done, failed], "{}", text(&output));
 }
 
+/// Other lanes of the worker need the heartbeat too. What the server did not refuse for its progress is not sent again.
+fn strict(language: &Language) {
+    let output = language.command(&Site::new(""), &["strict"]).output().unwrap();
+    let told = String::from_utf8(output.stdout.clone()).unwrap();
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let long = json!("progress has 65537 bytes as JSON; at most 65536 are kept");
+    let (with, without) = (json!([true, false]), json!([false, false]));
+    let is_refused = [long.clone(), with.clone(), without];
+    let wanted = [&is_refused[..], &is_refused, &[long, with]].concat();
+    assert_eq!(told, wanted, "{}", text(&output));
+}
+
 /// What the server takes and gives, the types of the clients must not refuse.
 #[test]
 fn the_types_have_the_fields_of_the_api() {
@@ -446,6 +458,11 @@ macro_rules! tests {
         #[test]
         fn outcomes_that_are_too_large_together_are_sent_apart() {
             super::apart(&$language);
+        }
+
+        #[test]
+        fn progress_that_is_refused_ends_no_lease_and_too_much_is_refused_where_it_is_reported() {
+            super::strict(&$language);
         }
 
         #[test]

@@ -140,6 +140,43 @@ async function refusing(statuses) {
   await worker.run();
 }
 
+/** A server that refuses progress with this status. Of two lanes, one reports too much, and then less. */
+async function strict(status) {
+  const fields = { token: 1, secret: "s", key: "k", crashes: 0, jobs: [{ job_id: "a" }] };
+  const lanes = [0, 1].map((number) => ({ lane: `1-0-${number}`, ...fields }));
+  const call = async (_method, path, body) => {
+    if (path === "/work/claim") return { lanes: lanes.splice(0) };
+    if (path === "/work/settle") return { results: [{ status: "ok" }] };
+    const reported = body.claims.map((claim) => "progress" in claim);
+    tell(reported);
+    if (reported.includes(true)) throw new seriatim.Problem(path, status, { field: "claims[0].progress" });
+    return { cancel: [], lost: [], steps: [] };
+  };
+  let isHeard;
+  const heard = new Promise((resolve) => (isHeard = resolve));
+  const handle = async (lane) => {
+    if (lane.lane === "1-0-0") return report(lane, heard);
+    mock.timers.tick(5_000);
+    // By then all that the heartbeat sends is sent.
+    await new Promise(setImmediate);
+    isHeard();
+    worker.stop();
+  };
+  const worker = new RemoteWorker({ call }, "orders", handle, { concurrency: 2 });
+  await worker.run();
+}
+
+async function report(lane, heard) {
+  try {
+    lane.progress("x".repeat(65_535));
+  } catch (error) {
+    if (error instanceof RangeError) tell(error.message);
+    else throw error;
+  }
+  lane.progress("x".repeat(65_534));
+  await heard;
+}
+
 /** A server that answers the first heartbeat of a lane when ten are due. */
 async function slow() {
   mock.timers.enable({ apis: ["setInterval"] });
@@ -183,7 +220,10 @@ else if (what === "doubt") {
 } else if (what === "busy") await outage(["named"], 600, 1200);
 else if (what === "away") await away(1);
 else if (what === "apart") await away(2);
-else if (what === "refused") await refusing([401, 403, 413]);
+else if (what === "strict") {
+  mock.timers.enable({ apis: ["setInterval"] });
+  for (const status of [400, 413, 503]) await strict(status);
+} else if (what === "refused") await refusing([401, 403, 413]);
 else if (what === "slow") await slow();
 else if (what === "process") await new ProcessWorker(handle).run();
 else await new RemoteWorker(new Client(url), "orders", handle, { concurrency: 2, lease: +lease, wait: 1 }).run();

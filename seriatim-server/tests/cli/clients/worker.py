@@ -180,6 +180,31 @@ class Odd:
         return {"cancel": [], "lost": []}
 
 
+class Strict:
+    """A server that refuses progress with this status. Of two lanes, one reports too much, and then less."""
+
+    def __init__(self, status):
+        self.status = status
+        self.worker = RemoteWorker(self, "orders", handle, lease=0.03)
+        claims = [{"lane": f"1-0-{number}", "token": 1, "secret": "s"} for number in range(2)]
+        lanes = [Lane(claim, lambda text: claims[0].update(progress=text), None) for claim in claims]
+        self.worker._running.update(zip(lanes, claims))
+        try:
+            lanes[0].progress("x" * 65_535)
+        except ValueError as error:
+            tell(str(error))
+        lanes[0].progress("x" * 65_534)
+        self.worker._beat()
+
+    def call(self, _method, path, body, **_options):
+        self.worker._over.set()
+        reported = ["progress" in claim for claim in body["claims"]]
+        tell(reported)
+        if any(reported):
+            raise Problem(path, self.status, {"field": "claims[0].progress"})
+        return {"cancel": [], "lost": []}
+
+
 class Away:
     """A server that is away when its lanes end, and back for the last words of the worker: it takes one at a time."""
 
@@ -260,6 +285,9 @@ elif sys.argv[1] == "busy":
     Outage(["named"], 600, busy=1200)
 elif sys.argv[1] == "odd":
     Odd()
+elif sys.argv[1] == "strict":
+    for status in (400, 413, 503):
+        Strict(status)
 elif sys.argv[1] == "away":
     Away(1)
 elif sys.argv[1] == "apart":

@@ -206,6 +206,30 @@ def odd
   tell(beats)
 end
 
+# A server that refuses progress with this status. Of two lanes, one reports too much, and then less.
+def strict(status)
+  client = Object.new
+  client.define_singleton_method(:call) do |_method, path, body, **|
+    reported = body[:claims].map { |claim| claim.key?(:progress) }
+    tell(reported)
+    raise Seriatim::Problem.new(path, status, { "field" => "claims[0].progress" }) if reported.any?
+
+    { "cancel" => [], "lost" => [] }
+  end
+  worker = Seriatim::RemoteWorker.new(client, "orders") { nil }
+  claims = Array.new(2) { |number| { lane: "1-0-#{number}", token: 1, secret: "s" } }
+  report = ->(progress) { claims[0][:progress] = progress }
+  lanes = claims.map { |claim| Seriatim::Lane.new({ "lane" => claim[:lane] }, report, nil) }
+  worker.instance_variable_get(:@running).update(lanes.zip(claims).to_h)
+  begin
+    lanes[0].progress("x" * 65_535)
+  rescue ArgumentError => error
+    tell(error.message)
+  end
+  lanes[0].progress("x" * 65_534)
+  worker.send(:beat)
+end
+
 case ARGV[0]
 when "push" then push(ARGV[1])
 when "redirected"
@@ -217,6 +241,7 @@ when "redirected"
 when "options" then options
 when "fleeting" then fleeting
 when "odd" then odd
+when "strict" then [400, 413, 503].each { |status| strict(status) }
 when "doubt"
   Outage.new(%w[asks steps], 0.03)
   Outage.new(%w[named], 600)
