@@ -50,6 +50,14 @@ impl Pauses {
     pub(crate) fn holds(&self, source: &str) -> bool {
         self.whole.is_some() || self.sources.contains_key(source)
     }
+
+    /// That of the whole, or of one source by itself.
+    fn of(mut self, source: Option<&str>) -> Option<BridgePause> {
+        match source {
+            None => self.whole,
+            Some(source) => self.sources.remove(source),
+        }
+    }
 }
 
 fn place(source: Option<&str>) -> String {
@@ -130,6 +138,12 @@ pub(crate) struct Which<'a> {
     pub(crate) configured: &'a [(String, Vec<String>)],
 }
 
+/// The pause of a bridge, or of one source by itself.
+pub(crate) async fn pause_of(store: &dyn Store, which: Which<'_>) -> Result<Option<BridgePause>> {
+    let source = which.found(store).await?;
+    Ok(pauses(store, which.bridge).await?.of(source.as_deref()))
+}
+
 /// Pauses a bridge or one of its sources: nothing more is taken from it. A repetition changes nothing.
 pub(crate) async fn pause(
     store: &dyn Store,
@@ -139,12 +153,7 @@ pub(crate) async fn pause(
 ) -> Result<Bridge> {
     check_reason(reason)?;
     let source = which.found(store).await?;
-    let pauses = pauses(store, which.bridge).await?;
-    let is_paused = match &source {
-        None => pauses.whole.is_some(),
-        Some(source) => pauses.sources.contains_key(source),
-    };
-    if !is_paused {
+    if pauses(store, which.bridge).await?.of(source.as_deref()).is_none() {
         let since = Time(store.now().await?);
         let pause = BridgePause { since, by: by.to_owned(), reason: reason.map(str::to_owned) };
         let at = format!("{PAUSE}{}/{}", which.bridge, place(source.as_deref()));

@@ -2,7 +2,7 @@
 
 mod words;
 
-use seriatim::store::{JobState, NodeId, Schedule, ScheduleTick, Store, schedules};
+use seriatim::store::{JobState, NodeId, Schedule, SchedulePause, ScheduleTick, Store, schedules};
 use seriatim::{Cron, Timestamp};
 
 use super::error::Result;
@@ -62,6 +62,12 @@ pub(crate) async fn pause(
 
 pub(crate) async fn resume(store: &dyn Store, name: &str) -> Result<CronEntry> {
     one(store, &seriatim::store::resume_schedule(store, name).await?).await
+}
+
+/// The pause of an entry, if it is paused now.
+pub(crate) async fn pause_of(store: &dyn Store, name: &str) -> Result<Option<SchedulePause>> {
+    let schedule = seriatim::store::schedule(store, name).await?;
+    Ok(schedule.pause.filter(|pause| pause.until.is_none()))
 }
 
 pub(crate) async fn run(store: &dyn Store, name: &str, by: &str) -> Result<CronRun> {

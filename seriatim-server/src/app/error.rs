@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use seriatim::store::{JobState, JobView, LaneState};
+use seriatim::store::{JobState, JobView, LaneId, LaneState};
 use seriatim::{ErrorKind, JobId};
 
 use super::words::state_name;
@@ -60,7 +60,8 @@ pub(crate) enum Error {
     /// The lane of the job is held or paused: another time would not make it run.
     StandsStill {
         queue: Arc<str>,
-        key: String,
+        key: Option<String>,
+        lane: LaneId,
         state: LaneState,
     },
     /// There is no such operation, or it has been forgotten.
@@ -171,9 +172,12 @@ impl fmt::Display for Error {
                     true => write!(f, "is {}", state_name(job.state)),
                 }
             }
-            Self::StandsStill { key, state, .. } => {
+            Self::StandsStill { key, lane, state, .. } => {
                 let what = if *state == LaneState::Paused { "paused" } else { "held" };
-                write!(f, "the lane of {:?} is {what}", one_line(key))
+                match key {
+                    Some(key) => write!(f, "the lane of {:?} is {what}", one_line(key)),
+                    None => write!(f, "the lane {lane} is {what}"),
+                }
             }
             Self::NoOperation(id) => {
                 write!(f, "no operation {:?}: it may have been forgotten", one_line(id))

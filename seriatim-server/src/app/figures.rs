@@ -59,12 +59,17 @@ impl Figures {
         all.dead += stats.dead;
         all.processed += stats.processed;
         all.failed += stats.failed;
-        all.lag = all.lag.max(stats.lag);
+        all.lag = all.lag.max(other.lag_in_total());
         self.prefetched += other.prefetched;
     }
 
     pub(crate) fn running(&self) -> u64 {
         self.stats.claimed - self.prefetched
+    }
+
+    /// What it adds to the lag of several queues. While it is paused, nothing of it waits for a worker.
+    pub(crate) fn lag_in_total(&self) -> Duration {
+        if self.stats.paused { Duration::ZERO } else { self.stats.lag }
     }
 
     pub(crate) fn is_late(&self) -> bool {
@@ -108,13 +113,7 @@ pub(crate) fn busiest(mut all: Vec<Figures>, most: usize) -> (Vec<Figures>, Opti
     all.sort_by_key(|of| Reverse((of.stats.jobs + of.stats.dead, of.stats.processed)));
     let mut others = Figures::default();
     others.stats.queue = "other".into();
-    for mut of in all.drain(most..) {
-        if of.stats.paused {
-            // They are shown as a queue that is not paused.
-            of.stats.lag = Duration::ZERO;
-        }
-        others.add(&of);
-    }
+    all.drain(most..).for_each(|of| others.add(&of));
     (all, Some(others))
 }
 
@@ -124,4 +123,22 @@ pub(crate) fn statistics(listed: &[Figures], others: Option<&Figures>) -> Stats 
     listed.iter().chain(others).for_each(|of| total.add(of));
     let named = |of: &Figures| (of.stats.queue.clone(), NamedFigures::new(&of.stats, of.numbers()));
     Stats { total: total.numbers().into(), by_worker: listed.iter().map(named).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lag_of_a_paused_queue_is_its_own_and_counts_in_no_total() {
+        let queue = |name: &str, lag: u64, paused: bool| {
+            let lag = Duration::from_secs(lag);
+            let stats = QueueStats { queue: name.into(), lag, paused, ..QueueStats::default() };
+            Figures { stats, prefetched: 0 }
+        };
+        let all = [queue("late", 7, false), queue("paused", 600, true)];
+        let told = serde_json::to_value(statistics(&all, None)).unwrap();
+        assert_eq!(told["total"]["lag"], 7.0, "{told}");
+        assert_eq!(told["by_worker"]["paused"]["lag"], 600.0, "{told}");
+    }
 }

@@ -1,10 +1,11 @@
 //! Actions on one job.
 
-use seriatim::store::{Amend, Change, JobState, JobView, LaneState, Selected, Selection};
-use seriatim::{Job, JobId, Timestamp, store::Store};
+use seriatim::store::{Amend, Change, JobState, JobView, LaneState, LaneView, Selected, Selection};
+use seriatim::{Job, JobId, Mode, Timestamp, store::Store};
 
 use super::error::{Error, Result};
 use super::find;
+use super::lanes::{self, OneLane};
 
 /// Refuses a time that no store holds exactly.
 fn check_due(at: Timestamp) -> Result<()> {
@@ -39,6 +40,22 @@ async fn changed(store: &dyn Store, id: JobId, change: Change) -> Result<JobView
     find::job(store, id).await
 }
 
+/// When a job of a queue of this mode is due: in `accumulate`, when its lane is. None while a turn hides that.
+pub(crate) async fn due_of(
+    store: &dyn Store,
+    job: &JobView,
+    mode: Mode,
+) -> Result<Option<Timestamp>> {
+    let Some(lane) = job.lane.filter(|_| mode == Mode::Accumulate) else {
+        return Ok(Some(job.run_at));
+    };
+    let lane = lanes::known(store, &job.queue, &OneLane::Lane(lane)).await?;
+    // Of a claimed lane it is when the turn was due, which is not for jobs that wait behind it.
+    let is_its_own =
+        |lane: &LaneView| lane.state != LaneState::Claimed || job.state == JobState::Running;
+    Ok(lane.filter(is_its_own).and_then(|lane| lane.due))
+}
+
 /// Refuses a job that does not wait.
 pub(crate) fn waiting(job: &JobView) -> Result<()> {
     match job.state {
@@ -62,11 +79,19 @@ pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView> {
 
 /// Refuses a job whose lane is held or paused: another time would not make it run.
 async fn stands_still(store: &dyn Store, job: &JobView) -> Result<()> {
-    let Some(key) = job.key.as_deref() else { return Ok(()) };
-    match find::lane(store, &job.queue, key).await?.state {
+    let key = job.key.as_deref().map(str::to_owned);
+    let lane = match (&key, job.lane) {
+        (Some(key), _) => OneLane::Key(key.clone()),
+        (None, Some(lane)) => OneLane::Lane(lane),
+        (None, None) => return Ok(()),
+    };
+    let Some(LaneView { lane, state, .. }) = lanes::known(store, &job.queue, &lane).await? else {
+        return Ok(());
+    };
+    match state {
         LaneState::Waiting | LaneState::Claimed => Ok(()),
-        state @ (LaneState::Held | LaneState::Paused) => {
-            Err(Error::StandsStill { queue: job.queue.clone(), key: key.to_owned(), state })
+        LaneState::Held | LaneState::Paused => {
+            Err(Error::StandsStill { queue: job.queue.clone(), key, lane, state })
         }
     }
 }

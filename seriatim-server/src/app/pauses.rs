@@ -97,6 +97,10 @@ impl Pause {
             by: deed.who,
         }
     }
+
+    pub(crate) fn into_reason(self) -> Option<String> {
+        self.reason
+    }
 }
 
 /// Operations, and programs that write no audit log, pause too: so it may not be the one that holds now.

@@ -25,10 +25,10 @@ impl From<Error> for Failure {
                 format!("{error}: requeue it with `seriatim morgue requeue {queue} {job}`")
             }
             Error::NotDead { job, .. } => format!("{error}; see `seriatim jobs show {}`", job.id),
-            Error::StandsStill { queue, key, state } => {
+            Error::StandsStill { queue, key, lane, state } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
-                let key = one_line(key);
-                format!("{error}: `seriatim lanes {action} {queue} {key}` resumes it")
+                let which = key.as_deref().map_or_else(|| format!("--lane={lane}"), one_line);
+                format!("{error}: `seriatim lanes {action} {queue} {which}` resumes it")
             }
             Error::Cursor => format!("--after: {error}"),
             Error::Unranged { .. } => "--from and --to need --by key, due or retries".to_owned(),

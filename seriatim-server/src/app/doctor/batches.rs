@@ -47,7 +47,8 @@ fn uncalled(seen: &Seen) -> Option<Finding> {
         Severity::Warning,
         "batches",
         format!(
-            "{} ended without a callback; the latest is {}: {}",
+            "{}{} ended without a callback; the latest is {}: {}",
+            if seen.older_batches { "at least " } else { "" },
             count(uncalled.len() as u64, "batch"),
             one_line(&batch.id),
             one_line(why)

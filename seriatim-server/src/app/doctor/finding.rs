@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use seriatim::Timestamp;
 use seriatim::store::LaneStage;
 
 /// Ordered: the worst first.
@@ -54,8 +55,10 @@ pub(crate) enum Repair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Lanes(LaneStage),
-    /// Lanes that failed most come first.
-    Failed,
+    /// Lanes with this retry count or a higher one.
+    Failing(i32),
+    /// Lanes whose retry is due then or later.
+    Blocking(Timestamp),
     Morgue,
 }
 

@@ -158,7 +158,8 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
         "fix the cause, then `seriatim lanes retry {queue} {0}` tries again at once; `seriatim lanes bury {queue} {0}` gives up",
         word(lanes)
     );
-    let finding = tell(Severity::Warning, queue, lanes, List::Failed, (found, advice));
+    let list = List::Failing(RETRIES_MANY);
+    let finding = tell(Severity::Warning, queue, lanes, list, (found, advice));
     let all_wait = lanes.iter().all(|one| one.lane.state == LaneState::Waiting);
     if all_wait { finding.repair(Repair::Retry) } else { finding }
 }
@@ -178,7 +179,8 @@ fn tell_blocking(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
         "fix the cause, then `seriatim lanes retry {queue} {}` tries again at once",
         word(lanes)
     );
-    tell(Severity::Warning, queue, lanes, List::Failed, (found, advice)).repair(Repair::Retry)
+    let list = List::Blocking(now + FAR);
+    tell(Severity::Warning, queue, lanes, list, (found, advice)).repair(Repair::Retry)
 }
 
 /// What is said of a key by its name, and of others by their number. Of each queue `read` at most were read.

@@ -68,6 +68,8 @@ pub(crate) struct Seen {
     pub(crate) bridges: Vec<Bridge>,
     /// The batches that have not ended, and of the latest ones those whose callback was not pushed.
     pub(crate) batches: Vec<BatchView>,
+    /// Whether older ones may be among those whose callback was not pushed.
+    pub(super) older_batches: bool,
     pub(crate) vitals: Vitals,
 }
 
@@ -130,6 +132,10 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         true => store.inbox().await?,
         false => InboxView::default(),
     };
+    let (batches, older_batches) = match store.capabilities().batches {
+        true => batches(store).await?,
+        false => (Vec::new(), false),
+    };
     Ok(Seen {
         now,
         here: (before + half, half),
@@ -145,7 +151,8 @@ pub(crate) async fn look(store: &dyn Store) -> seriatim::Result<Seen> {
         dead,
         inbox,
         bridges: bridges::all(store).await?,
-        batches: if store.capabilities().batches { batches(store).await? } else { Vec::new() },
+        batches,
+        older_batches,
         vitals: store.vitals().await?,
     })
 }
@@ -200,7 +207,8 @@ async fn closely(
     Ok(close)
 }
 
-async fn batches(store: &dyn Store) -> seriatim::Result<Vec<BatchView>> {
+/// The batches to look at, and whether there are older ones that have ended.
+async fn batches(store: &dyn Store) -> seriatim::Result<(Vec<BatchView>, bool)> {
     let mut query = BatchQuery { is_live: true, ..BatchQuery::default() };
     let mut batches = Vec::new();
     // The oldest come last. There are at most `BATCHES_OPEN_MAX`.
@@ -212,9 +220,9 @@ async fn batches(store: &dyn Store) -> seriatim::Result<Vec<BatchView>> {
             None => break,
         }
     }
-    let latest = store.batches(BatchQuery::default()).await?.rows;
-    batches.extend(latest.into_iter().filter(|batch| batch.refused.is_some()));
-    Ok(batches)
+    let latest = store.batches(BatchQuery::default()).await?;
+    batches.extend(latest.rows.into_iter().filter(|batch| batch.refused.is_some()));
+    Ok((batches, latest.next.is_some()))
 }
 
 async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> seriatim::Result<Vec<Running>> {
@@ -310,7 +318,10 @@ pub(super) fn check_left_out(seen: &Seen) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use seriatim::store::{Declare, Memory, Producer, Push, Queues, Wrapper};
+    use seriatim::limits::PAGE_ROWS_MAX;
+    use seriatim::store::{
+        Batches, Declare, Memory, OpenBatch, Producer, Push, Queues, SealBatch, Wrapper,
+    };
     use seriatim::{Job, Queue, SharedStore};
 
     use super::super::judge;
@@ -340,6 +351,37 @@ mod tests {
         let seen = look(&Memory::with_clock(move || Timestamp::of_this_machine() + ahead)).await;
         let found = check_clock(&seen.unwrap()).unwrap().found;
         assert!(found.ends_with(&format!("at least {}", length(CLOCK_TOLERANCE * 3))), "{found}");
+    }
+
+    #[tokio::test]
+    async fn batches_without_a_callback_are_at_least_so_many_if_there_are_older_ones() {
+        let store = Memory::new();
+        let queues = vec![Queue::fifo("reports").throttle(Duration::from_secs(3_600))];
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let open = async |id: &str| {
+            let callback = Job::new("reports", &1).unwrap().key("daily");
+            store.open_batch(OpenBatch { now: None, id: id.into(), callback }).await.unwrap();
+        };
+        let told = async || {
+            let findings = judge(&look(&store).await.unwrap(), &[]);
+            let found = findings.into_iter().map(|finding| finding.found);
+            found.filter(|found| found.contains("without a callback")).collect::<Vec<String>>()
+        };
+        for id in ["first", "second"] {
+            open(id).await;
+            store.seal_batch(SealBatch { now: None, id: id.into() }).await.unwrap();
+        }
+        let found = told().await;
+        assert!(found[0].starts_with("1 batch ended without a callback"), "{found:?}");
+        for i in 0..PAGE_ROWS_MAX {
+            open(&format!("open-{i}")).await;
+        }
+        for id in ["third", "fourth"] {
+            open(id).await;
+            store.seal_batch(SealBatch { now: None, id: id.into() }).await.unwrap();
+        }
+        let found = told().await;
+        assert!(found[0].starts_with("at least 2 batches ended"), "{found:?}");
     }
 
     #[tokio::test]

@@ -23,12 +23,13 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
 }
 
 fn paused(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
-    (queue.paused && queue.jobs > 0).then(|| {
+    // What runs goes on in spite of the pause.
+    (queue.paused && queue.waiting() > 0).then(|| {
         let by = seen.paused_by(&queue.queue, |pauses| pauses.queue.as_ref());
         Finding::of_queue(
             Severity::Warning,
             &queue.queue,
-            format!("is paused{by}, with {} waiting", count(queue.jobs, "job")),
+            format!("is paused{by}, with {} waiting", count(queue.waiting(), "lane")),
             format!("resume it with `seriatim queues resume {}`", queue.queue),
         )
         .repair(Repair::ResumeQueue)

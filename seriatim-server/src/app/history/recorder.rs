@@ -27,6 +27,8 @@ pub(crate) struct Recorder {
     /// The minute of `points`, as seconds.
     minute: i64,
     points: HashMap<Arc<str>, Point>,
+    /// The lag of its queues in that minute while they were not paused.
+    lags: HashMap<Arc<str>, u64>,
     rows: Rows<Point>,
     server: Rows<StorePoint>,
     /// What the server had counted a minute before.
@@ -45,9 +47,9 @@ impl Recorder {
         let now = now.as_micros() / 1_000_000;
         let minute = now - now.rem_euclid(MINUTE);
         if minute != self.minute {
-            let points = std::mem::take(&mut self.points);
+            let both = (std::mem::take(&mut self.points), std::mem::take(&mut self.lags));
             let written = std::mem::replace(&mut self.minute, minute);
-            self.write(store, written, points).await?;
+            self.write(store, written, both).await?;
         }
         let before = std::mem::take(&mut self.counters);
         for of in figures {
@@ -66,6 +68,8 @@ impl Recorder {
         // A queue that is new here is counted from its next sample on.
         let before = before.unwrap_or(counters);
         self.counters.insert(stats.queue.clone(), counters);
+        let lag = self.lags.entry(stats.queue.clone()).or_default();
+        *lag = of.lag_in_total().as_secs().max(*lag);
         let point = self.points.entry(stats.queue.clone()).or_default();
         *point = point.then(Point {
             done: counters.0.saturating_sub(before.0),
@@ -96,16 +100,20 @@ impl Recorder {
         &mut self,
         store: &dyn Store,
         minute: i64,
-        points: HashMap<Arc<str>, Point>,
+        (points, lags): (HashMap<Arc<str>, Point>, HashMap<Arc<str>, u64>),
     ) -> seriatim::Result<()> {
-        let Some(all) = points.values().copied().reduce(Point::and) else { return Ok(()) };
+        let part = |(queue, point): (&Arc<str>, &Point)| Point {
+            lag: lags.get(queue).copied().unwrap_or_default(),
+            ..*point
+        };
+        let Some(all) = points.iter().map(part).reduce(Point::and) else { return Ok(()) };
         let mut busy: Vec<(Arc<str>, Point)> =
             points.into_iter().filter(|(_, point)| !point.is_idle()).collect();
         busy.sort_by_key(|(queue, point)| {
             (Reverse(point.done + point.failed + point.jobs), queue.clone())
         });
         let rest = busy.split_off(busy.len().min(QUEUES_MAX));
-        let others = rest.into_iter().map(|(_, point)| point).reduce(Point::and);
+        let others = rest.iter().map(|(queue, point)| part((queue, point))).reduce(Point::and);
         busy.extend(others.map(|point| (OTHER.into(), point)));
         busy.push((ALL.into(), all));
         let mut notes = Vec::new();
@@ -178,6 +186,21 @@ mod tests {
         let first = at(0).as_micros() / 1_000_000 % 3_600;
         assert_eq!(told, [(first, 50, 9), (first + 60, 30, 3)]);
         assert_eq!(read(&store, ALL, Span::Hour, at(130)).await.unwrap(), minutes);
+    }
+
+    #[tokio::test]
+    async fn the_lag_of_a_paused_queue_is_in_its_own_history_alone() {
+        let (store, mut recorder) = (Memory::new(), Recorder::default());
+        for seconds in [0, 60] {
+            let mut paused = figures("paused", 0, 600);
+            paused.stats.paused = true;
+            recorder.add(&store, &[figures("late", 0, 7), paused], at(seconds)).await.unwrap();
+        }
+        for (queue, lag) in [("paused", 600), ("late", 7), (ALL, 7)] {
+            let minutes = read::<Point>(&store, queue, Span::Hour, at(70)).await.unwrap();
+            let told: Vec<u64> = minutes.iter().map(|(_, point)| point.lag).collect();
+            assert_eq!(told, [lag], "{queue}");
+        }
     }
 
     #[tokio::test]

@@ -165,6 +165,12 @@ pub(super) async fn read(
     Ok(records(store.read_notes(range("operation/", id)).await?).pop())
 }
 
+/// Whether nobody has written the record since it was read.
+pub(super) async fn is_as_read(store: &dyn Store, record: &Record) -> seriatim::Result<bool> {
+    let known = read(store, &record.operation.id).await?;
+    Ok(known.is_some_and(|(known, _)| known.runner == record.runner && known.steps == record.steps))
+}
+
 /// Records with who asked to stop them, from notes in order.
 fn records(notes: Vec<Note>) -> Vec<(Record, Option<String>)> {
     let mut records: Vec<(Record, Option<String>)> = Vec::new();
@@ -244,11 +250,15 @@ pub(crate) async fn take_over(store: &dyn Store, runner: &str) -> Result<Vec<Str
         if !record.operation.state.is_open() {
             write(store, &record).await?;
         } else if (record.runner.is_empty() || is_silent) && leads(store, runner).await? {
-            record.operation.count += intent::done_unwritten(store, &record).await?;
-            record.steps += 1;
-            (record.runner, record.beat) = (runner.to_owned(), now.as_micros());
-            write(store, &record).await?;
-            taken.push(record.operation.id);
+            let done = intent::done_unwritten(store, &record).await?;
+            // To count takes a while: its runner may have come back from an outage, and counted too.
+            if is_as_read(store, &record).await? {
+                record.operation.count += done;
+                record.steps += 1;
+                (record.runner, record.beat) = (runner.to_owned(), now.as_micros());
+                write(store, &record).await?;
+                taken.push(record.operation.id);
+            }
         }
     }
     Ok(taken)

@@ -1,5 +1,6 @@
-//! What a step is about to do, written down before it. If its process is killed between the deed and its record, the process
-//! that takes over counts what was done. Without it the deed would be done, and never counted.
+//! What a step is about to do to jobs, written down before it. If its process is killed between the deed and its
+//! record, or the store goes away, who goes on counts what was done. Without it the deed would be done, and never
+//! counted. Actions on lanes write none: afterwards nothing tells a lane that they changed from another one.
 
 use std::num::ParseIntError;
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::action::Action;
 use super::book;
 use super::dead::on_dead;
-use super::intent::Intent;
+use super::intent::{Intent, done_unwritten};
 use super::look::{Found, Look, look};
 use super::operation::{Operation, Record, State};
 use super::replay::{self, Sent};
@@ -55,7 +55,9 @@ pub(crate) async fn run(
     let (mut wait, mut left) = (AGAIN, None);
     loop {
         let begun = Instant::now();
-        let rest = match step(store, id, runner, leaving.is_leaving(), &mut left).await {
+        let is_leaving = leaving.is_leaving();
+        let went = go_on(store, (id, runner), is_leaving, &mut left, wait > AGAIN).await;
+        let rest = match went {
             Ok(None) => return Ok(()),
             Ok(Some(Next { operation, pause })) => {
                 told(&operation);
@@ -90,6 +92,32 @@ struct Next {
     operation: Operation,
     /// Before the next step; otherwise depends on how long this one took.
     pause: Option<Duration>,
+}
+
+/// One step; where the store `was_away`, behind the count of what the one before did.
+async fn go_on(
+    store: &SharedStore,
+    (id, runner): (&str, &str),
+    is_leaving: bool,
+    left: &mut Option<Look>,
+    was_away: bool,
+) -> Result<Option<Next>> {
+    if was_away {
+        recount(&**store, id, runner).await?;
+    }
+    step(store, id, runner, is_leaving, left).await
+}
+
+/// Counts what the last step did before the store went away. The next one does not find these rows any more.
+async fn recount(store: &dyn Store, id: &str, runner: &str) -> Result<()> {
+    let Some((mut record, _)) = book::read(store, id).await? else { return Ok(()) };
+    if record.runner == runner && record.operation.state.is_open() {
+        let now = store.now().await?;
+        record.beat = now.as_micros();
+        record.operation.count += done_unwritten(store, &record).await?;
+        written(store, &mut record, now).await?;
+    }
+    Ok(())
 }
 
 /// One step; none if another process has taken the operation over.
@@ -230,9 +258,7 @@ fn end(record: &mut Record, state: State, now: Timestamp) {
 /// Writes the record; one that ends is also a deed, with to how many it was done: its beginning did not know. False if
 /// another process took the operation over meanwhile, because this one had stood still: the record is that one's then.
 async fn written(store: &dyn Store, record: &mut Record, now: Timestamp) -> Result<bool> {
-    let known = book::read(store, &record.operation.id).await?;
-    let is_mine = |known: &Record| known.runner == record.runner && known.steps == record.steps;
-    if !known.is_some_and(|(known, _)| is_mine(&known)) {
+    if !book::is_as_read(store, record).await? {
         return Ok(false);
     }
     // Who sees the end finds it in the audit.
@@ -269,7 +295,8 @@ async fn act(
             on_dead(&**store, wish, ids, intent).await
         }
         (Found::TheseJobs(ids), None) => {
-            let found = of_queue(&**store, &wish.queue, ids).await?;
+            let mut found = of_queue(&**store, &wish.queue, ids).await?;
+            found.retain(|job| !wish.is_asked(job));
             on_jobs(&**store, wish, found, intent).await
         }
         (Found::TheseLanes(lanes), Some(action)) => {
@@ -374,6 +401,11 @@ async fn fail(
         return Ok(None);
     }
     let now = store.now().await?;
+    // Jobs of a queue that is gone are gone too, whoever deleted them.
+    if !error.is_no_queue() {
+        // Better an end without this count than no end.
+        record.operation.count += done_unwritten(store, &record).await.unwrap_or_default();
+    }
     record.operation.error = Some(error.to_string());
     end(&mut record, State::Failed, now);
     Ok(written(store, &mut record, now).await?.then_some(record.operation))

@@ -1,8 +1,9 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use seriatim::store::{
-    Act, Claim, Heartbeat, LaneSelection, Lease, Memory, NodeId, NodeInfo, Push, Settle, plan,
+    Act, Claim, Heartbeat, JobState, LaneSelection, Lease, Memory, NodeId, NodeInfo, Push, Settle,
+    Wrapper, plan,
 };
 use seriatim::{Job, Outcome, Queue};
 
@@ -192,7 +193,7 @@ async fn what_was_done_but_not_written_down_when_its_process_was_killed_is_count
     for action in [Action::Requeue, Action::DeleteDead, Action::CancelJobs] {
         let store: SharedStore = Arc::new(Memory::in_tokio_time());
         match action {
-            Action::CancelJobs => push(&store, 0..1_100, "k").await,
+            Action::CancelJobs => with_running(&store, 1_100).await,
             _ => die(&store, 1_100).await,
         }
         let operation = begun(&store, Wish::new(action, "orders"), Duration::ZERO).await;
@@ -209,6 +210,101 @@ async fn what_was_done_but_not_written_down_when_its_process_was_killed_is_count
         let left = store.read_notes(seriatim::store::NoteQuery::of("operation-step/")).await;
         assert_eq!(left.unwrap(), []);
     }
+}
+
+/// Pushes so many jobs, and claims ten of them.
+async fn with_running(store: &SharedStore, count: u32) {
+    die(store, 1).await;
+    push(store, 0..count, "live").await;
+    let claim = Claim::new("orders", NodeId::from("n"), 10, Lease::Node { ttl: LEASE });
+    assert_eq!(store.claim(claim).await.unwrap().turns.len(), 10);
+}
+
+/// A store that answers one call with an error: this one among those of this operation.
+struct Cut {
+    inner: SharedStore,
+    at: (&'static str, usize),
+    /// Whether it has carried the call out.
+    is_done: bool,
+    kind: ErrorKind,
+    calls: AtomicUsize,
+}
+
+impl Wrapper for Cut {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
+    fn around<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = seriatim::Result<T>> + Send + 'static,
+    ) -> impl Future<Output = seriatim::Result<T>> + Send {
+        let (of, nth) = self.at;
+        let is_cut = operation == of && self.calls.fetch_add(1, Ordering::SeqCst) + 1 == nth;
+        let (is_done, kind) = (self.is_done, self.kind);
+        async move {
+            if !is_cut {
+                return call.await;
+            }
+            if is_done {
+                call.await?;
+            }
+            Err(seriatim::Error::new(kind, "cut off"))
+        }
+    }
+}
+
+/// Carries out an action on so many jobs, with one call that fails.
+async fn cut_off(
+    (action, count): (Action, u32),
+    at: (&'static str, usize),
+    is_done: bool,
+    kind: ErrorKind,
+) -> Operation {
+    let inner: SharedStore = Arc::new(Memory::in_tokio_time());
+    let mut wish = Wish::new(action, "orders");
+    match action {
+        Action::CancelJobs => with_running(&inner, count).await,
+        _ => die(&inner, count).await,
+    }
+    if action == Action::DeleteJobs {
+        let dead = JobQuery { rows_max: 1_000, ..JobQuery::new("orders", JobState::Dead) };
+        let dead = inner.jobs(dead).await.unwrap().rows;
+        wish.jobs = Some(List(dead.iter().map(|job| job.id).collect()));
+    }
+    let id = begun(&inner, wish, Duration::ZERO).await.id;
+    let calls = AtomicUsize::new(0);
+    let cut = Arc::new(Cut { inner: inner.clone(), at, is_done, kind, calls });
+    let store: SharedStore = cut.clone();
+    run(&store, &id, "here", &here(), |_| {}).await.unwrap();
+    assert!(cut.calls.load(Ordering::SeqCst) >= at.1, "{action} {at:?}");
+    show(&*inner, &id).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_but_not_written_down_when_the_store_went_away_is_counted_once() {
+    for (action, count, at, is_done) in [
+        (Action::Requeue, 1_100, ("requeue", 3), true),
+        (Action::DeleteDead, 1_100, ("delete_dead", 1), true),
+        (Action::CancelJobs, 1_100, ("cancel", 1), true),
+        (Action::DeleteJobs, 700, ("delete_dead", 600), true),
+        (Action::DeleteJobs, 700, ("delete_dead", 600), false),
+        // The record, behind the intent.
+        (Action::DeleteDead, 1_100, ("write_notes", 2), true),
+        (Action::DeleteDead, 1_100, ("write_notes", 2), false),
+    ] {
+        let done = cut_off((action, count), at, is_done, ErrorKind::Unavailable).await;
+        let all = (State::Done, u64::from(count));
+        assert_eq!((done.state, done.count), all, "{action} {at:?} {is_done}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_before_an_operation_failed_is_counted() {
+    let at = ("delete_dead", 600);
+    let failed = cut_off((Action::DeleteJobs, 700), at, false, ErrorKind::Internal).await;
+    assert_eq!((failed.state, failed.count), (State::Failed, 599));
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,6 +371,16 @@ async fn lanes_that_lag_later_or_match_no_more_when_their_step_comes_are_left_al
     run(&store, &operation.id, "here", &here(), |_| {}).await.unwrap();
     let done = show(&*store, &operation.id).await.unwrap();
     assert_eq!((done.count, done.looked_at), (4, 12));
+}
+
+#[test]
+fn a_wish_says_before_when_those_that_it_is_about_must_have_been() {
+    let before = Some(Time(Timestamp::from_micros(1_700_000_000_000_000)));
+    let filtered = Wish { before, ..Wish::new(Action::DeleteDead, "orders") };
+    assert_eq!(filtered.in_words(), "dead jobs of orders, before 2023-11-14T22:13:20Z");
+    let jobs = Some(List(vec![JobId::from_bytes([1; 16])]));
+    let named = Wish { jobs, ..filtered };
+    assert_eq!(named.in_words(), "1 chosen dead jobs of orders");
 }
 
 #[test]
@@ -366,12 +472,13 @@ async fn waiting_and_running_jobs_are_cancelled_by_filter_and_what_came_later_is
     assert_eq!(left.len(), running.len() + 30 + 5);
     let flagged = left.iter().filter(|job| job.cancel_requested);
     assert_eq!(flagged.count(), running.len());
-    // A job of another queue is left alone, even if it is named.
+    // A job that was asked to end counts once, and one of another queue is left alone, even if they are named.
+    let asked = left.iter().find(|job| job.cancel_requested).unwrap().id;
     let other = Queue::fifo("mails");
     store.declare(seriatim::store::Declare { now: None, queues: vec![other] }).await.unwrap();
     let jobs = vec![Job::new("mails", &1).unwrap().key("k")];
     let foreign = store.push(Push { now: None, jobs }).await.unwrap()[0].job_id;
-    let jobs = Some(List(vec![foreign, left[20].id]));
+    let jobs = Some(List(vec![foreign, asked, left[20].id]));
     let operation =
         begun(&store, Wish { jobs, ..Wish::new(Action::CancelJobs, "orders") }, Duration::ZERO);
     let id = operation.await.id;
@@ -542,7 +649,7 @@ async fn more_dead_jobs_of_a_key_than_a_store_takes_at_once_go_back_by_their_sco
     let id = begun(&store, at("1/h"), Duration::ZERO).await.id;
     step(&store, &id, "here", false, &mut None).await.unwrap();
     assert_eq!(dead_of(&store).await, 500);
-    let left = JobQuery::new("orders", seriatim::store::JobState::Dead);
+    let left = JobQuery::new("orders", JobState::Dead);
     let left = store.jobs(left).await.unwrap().rows;
     assert!(left.iter().all(|job| job.score > -500.0), "those of the highest scores wait");
 }

@@ -300,11 +300,17 @@ impl Wish {
     pub(super) fn has_job(&self, job: &JobView, before: Timestamp) -> bool {
         let at = job.finished_at.unwrap_or(job.created_at);
         at < before
+            && !self.is_asked(job)
             && (!self.action.is_for_failed() || job.retry_count >= 0)
             && self.since.is_none_or(|Time(since)| at >= since)
             && self.task.as_deref().is_none_or(|task| job.task.as_deref() == Some(task))
             && (!self.untasked || job.task.is_none())
             && self.has(job.key.as_deref(), job.error.as_deref())
+    }
+
+    /// Whether it was done to this job before: it runs, and has the request to end. To ask again would count it twice.
+    pub(super) fn is_asked(&self, job: &JobView) -> bool {
+        self.action == Action::CancelJobs && job.cancel_requested
     }
 
     /// The listing of its lanes. The lag is that at `before`: it grows by itself, and what was counted is meant.
@@ -397,9 +403,11 @@ impl Wish {
             Some(named) => format!("{named} chosen {} of {}", self.action.objects(), self.queue),
             None => format!("{} of {}", self.action.objects(), self.place_in_words()),
         };
-        for (name, value) in self.filters() {
+        for (name, value) in self.sent_filters() {
             let says = match name {
                 "jobs" | "lanes" => continue,
+                // What is named one by one may have come at any time.
+                "before" if self.named().is_some() => continue,
                 "untasked" => {
                     words += ", without a task";
                     continue;

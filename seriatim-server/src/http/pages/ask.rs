@@ -121,13 +121,15 @@ async fn ask(
 ) -> Result<Response> {
     let mut wish = fields.wish()?;
     let counted = preview(&*app.store, &admitted(app, visit, wish.clone()).await?).await?;
+    // As it was asked: that what comes after this count is not meant goes without saying.
+    let which = wish.in_words();
     wish.before = Some(counted.before);
     let mut response = visit.show(&Ask {
         frame: &visit.frame,
         refused: refused
             .map(|count| format!("Nothing was done: to do it, type {}.", grouped(count))),
         button: wish.action.button(),
-        which: wish.in_words(),
+        which,
         has_cause: wish.cause.is_some(),
         has_queues: wish.queues.is_some(),
         objects: wish.action.objects_of(match counted.count.more {

@@ -94,7 +94,7 @@ impl Row {
             (Some(_), false) => &["cron.run", "cron.resume"],
             (None, _) => &["cron.run", "cron.pause"],
         };
-        let on = On::Cron { name: entry.name.clone(), reason: None };
+        let on = On::Cron(entry.name.clone());
         Self {
             state: state(&entry),
             paused: entry.paused.map(paused),

@@ -26,6 +26,8 @@ use crate::base::time;
 pub(super) struct Deed {
     pub(super) kind: &'static Kind,
     pub(super) on: On,
+    /// Why it is paused, for other people.
+    reason: Option<String>,
 }
 
 /// To what.
@@ -72,10 +74,7 @@ pub(super) enum On {
         job: JobId,
         payload: Option<String>,
     },
-    Cron {
-        name: String,
-        reason: Option<String>,
-    },
+    Cron(String),
     /// One source of it; all if unset.
     Bridge {
         name: String,
@@ -179,7 +178,8 @@ pub(super) type Fields = HashMap<String, String>;
 
 impl Deed {
     pub(super) fn new(name: &str, on: On) -> Option<Self> {
-        KINDS.iter().find(|kind| kind.name == name).map(|kind| Self { kind, on })
+        let kind = KINDS.iter().find(|kind| kind.name == name)?;
+        Some(Self { kind, on, reason: None })
     }
 
     /// Reads a form.
@@ -201,7 +201,7 @@ impl Deed {
             "operation" => On::Operation(needed("operation")?),
             "batch" => On::Batch(needed("batch")?),
             "bridge" => On::Bridge { name: needed("bridge")?, source: text("source") },
-            "cron" => On::Cron { name: needed("cron")?, reason: text("reason") },
+            "cron" => On::Cron(needed("cron")?),
             "job" => {
                 let (job, was) = (job(needed("job")?)?, text("was"));
                 match name.as_str() {
@@ -227,7 +227,8 @@ impl Deed {
             }
             _ => return Err(unknown(&name)),
         };
-        Self::new(&name, on).ok_or_else(|| unknown(&name))
+        let deed = Self::new(&name, on).ok_or_else(|| unknown(&name))?;
+        Ok(Self { reason: text("reason"), ..deed })
     }
 
     /// The fields of a form that does it.
@@ -256,10 +257,7 @@ impl Deed {
                 fields.extend([("queue", queue.clone()), ("limits", limits), ("was", was)]);
             }
             On::Node(node) => fields.push(("node", node.clone())),
-            On::Cron { name, reason } => {
-                fields.push(("cron", name.clone()));
-                fields.extend(reason.clone().map(|reason| ("reason", reason)));
-            }
+            On::Cron(name) => fields.push(("cron", name.clone())),
             On::Bridge { name, source } => {
                 fields.push(("bridge", name.clone()));
                 fields.extend(source.clone().map(|source| ("source", source)));
@@ -288,6 +286,7 @@ impl Deed {
                 fields.extend(payload.clone().map(|payload| ("payload", payload)));
             }
         }
+        fields.extend(self.reason.clone().map(|reason| ("reason", reason)));
         fields
     }
 
@@ -323,7 +322,7 @@ impl Deed {
             | On::Groups { queue, .. }
             | On::Limits { queue, .. } => format!("queue {queue}"),
             On::Node(node) => format!("node {node}"),
-            On::Cron { name, .. } => format!("cron entry {name}"),
+            On::Cron(name) => format!("cron entry {name}"),
             On::Bridge { name, source: None } => format!("bridge {name}"),
             On::Bridge { name, source: Some(source) } => format!("bridge {name}, {source}"),
             On::Job(job) | On::Due { job, .. } | On::Bound { job, .. } | On::Dead { job, .. } => {
@@ -384,7 +383,7 @@ impl Deed {
             | On::Node(_)
             | On::Operation(_)
             | On::Batch(_)
-            | On::Cron { .. }
+            | On::Cron(_)
             | On::Bridge { .. } => None,
         }
     }
@@ -415,7 +414,9 @@ impl Deed {
         // What it replaces now: the page of the form may be older.
         match &self.on {
             On::Due { job, at, .. } => {
-                let now = find::job(store, *job).await.ok()?.run_at;
+                let view = find::job(store, *job).await.ok()?;
+                let mode = find::queue(store, &view.queue).await.ok()?.queue.mode;
+                let now = jobs::due_of(store, &view, mode).await.ok()??;
                 let (was, at) = (Some(at.clone()), time::absolute(now));
                 return Self::new(self.kind.undo?, On::Due { job: *job, at, was });
             }
@@ -427,14 +428,14 @@ impl Deed {
             }
             _ => {}
         }
-        let pauses = self.kind.name.rsplit_once('.').is_some_and(|(_, verb)| verb == "pause");
+        let stops = matches!(self.kind.name.rsplit_once('.'), Some((_, "pause" | "quiet")));
         let changes = match &self.on {
-            On::Queue(queue) => find::queue(store, queue).await.ok()?.paused != pauses,
+            On::Queue(queue) => find::queue(store, queue).await.ok()?.paused != stops,
             On::Lane { queue, lane } => {
                 match lanes::known(store, queue, lane).await.ok()?.map(|lane| lane.state) {
                     Some(LaneState::Held) => false,
-                    Some(LaneState::Paused) => !pauses,
-                    Some(LaneState::Waiting) => pauses,
+                    Some(LaneState::Paused) => !stops,
+                    Some(LaneState::Waiting) => stops,
                     // Its turn hides whether it is paused.
                     Some(LaneState::Claimed) => {
                         let last = self.last(app, &undo).await.ok()?;
@@ -443,9 +444,45 @@ impl Deed {
                     None => true,
                 }
             }
+            On::Cron(name) => cron::pause_of(store, name).await.ok()?.is_some() != stops,
+            On::Bridge { name, source } => {
+                let which = which(name, source.as_deref());
+                bridges::pause_of(store, which).await.ok()?.is_some() != stops
+            }
+            On::Node(node) => match nodes::find(store, node).await.ok()?.command {
+                Some(Command::Quiet) => !stops,
+                // Quiet is no stop, and a stop asks first.
+                Some(Command::Stop) => false,
+                Some(Command::Resume) | None => stops,
+            },
             _ => true,
         };
-        changes.then_some(undo)
+        if !changes {
+            return None;
+        }
+        let reason = if stops { None } else { self.reason_now(app).await };
+        Some(Self { reason, ..undo })
+    }
+
+    /// Why that is paused which it resumes, as far as it is known: a pause that takes it back has the same reason.
+    async fn reason_now(&self, app: &Shared) -> Option<String> {
+        let store = &*app.store;
+        match &self.on {
+            On::Queue(queue) => {
+                let now = store.now().await.ok()?;
+                pauses::of_queue(store, queue, now).await.ok()??.into_reason()
+            }
+            On::Lane { queue, lane: OneLane::Key(key) } => {
+                let now = store.now().await.ok()?;
+                pauses::of_key(store, queue, key, now).await.ok()??.into_reason()
+            }
+            On::Cron(name) => cron::pause_of(store, name).await.ok()??.reason,
+            On::Bridge { name, source } => {
+                let which = which(name, source.as_deref());
+                bridges::pause_of(store, which).await.ok()??.reason
+            }
+            _ => None,
+        }
     }
 
     /// The same by other ways, if it asks first.
@@ -507,7 +544,7 @@ impl Deed {
             On::Lane { lane: OneLane::Key(key), .. } => Some(one_line(key)),
             On::Lane { lane: OneLane::Lane(lane), .. } => Some(lane.to_string()),
             On::Due { job, .. } | On::Bound { job, .. } => Some(job.to_string()),
-            On::Cron { name, .. } | On::Bridge { name, .. } => Some(one_line(name)),
+            On::Cron(name) | On::Bridge { name, .. } => Some(one_line(name)),
             On::Node(node) => Some(one_line(node)),
             _ => None,
         };
@@ -638,16 +675,16 @@ impl Deed {
             }
             (On::Bridge { name, source }, "pause") => {
                 let which = which(name, source.as_deref());
-                drop(bridges::pause(store, which, who, None).await?);
+                drop(bridges::pause(store, which, who, self.reason.as_deref()).await?);
             }
             (On::Bridge { name, source }, "resume") => {
                 drop(bridges::resume(store, which(name, source.as_deref())).await?);
             }
-            (On::Cron { name, .. }, "run") => drop(cron::run(store, name, who).await?),
-            (On::Cron { name, reason }, "pause") => {
-                drop(cron::pause(store, name, who, reason.as_deref()).await?);
+            (On::Cron(name), "run") => drop(cron::run(store, name, who).await?),
+            (On::Cron(name), "pause") => {
+                drop(cron::pause(store, name, who, self.reason.as_deref()).await?);
             }
-            (On::Cron { name, .. }, "resume") => drop(cron::resume(store, name).await?),
+            (On::Cron(name), "resume") => drop(cron::resume(store, name).await?),
             // Deletions wait; see [`Self::waits`].
             _ => return Err(unknown(name)),
         }
@@ -808,7 +845,7 @@ mod tests {
                 }
                 ("queue", _) => On::Queue(queue()),
                 ("node", _) => On::Node("a".to_owned()),
-                ("cron", _) => On::Cron { name: "n".to_owned(), reason: Some("r".to_owned()) },
+                ("cron", _) => On::Cron("n".to_owned()),
                 ("bridge", _) => {
                     On::Bridge { name: "shop".to_owned(), source: Some("retry".to_owned()) }
                 }
@@ -822,7 +859,7 @@ mod tests {
                 ("batch", _) => On::Batch("import 7".to_owned()),
                 (_, _) => On::Lane { queue: queue(), lane: OneLane::Key("a&b".to_owned()) },
             };
-            let deed = Deed::new(kind.name, on).unwrap();
+            let deed = Deed { reason: Some("r".to_owned()), ..Deed::new(kind.name, on).unwrap() };
             let fields =
                 deed.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             assert_eq!(Deed::read(&fields).unwrap(), deed);

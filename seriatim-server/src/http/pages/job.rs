@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use seriatim::store::{JobState, JobView, Store, retries_max};
-use seriatim::{JobId, Payload};
+use seriatim::store::{JobState, JobView, retries_max};
+use seriatim::{JobId, Payload, Queue, Timestamp};
 
 use super::super::{Part, Problem, Result, Shared};
 use super::again::again;
@@ -15,6 +15,7 @@ use super::ways::Ways;
 use super::{Button, Deed, Frame, JobRow, Moment, On, Visit, button, link, page};
 use crate::app::failures;
 use crate::app::find;
+use crate::app::jobs::due_of;
 use crate::app::lanes::OneLane;
 use crate::app::nodes::name_of;
 use crate::app::reported::Reported;
@@ -53,7 +54,7 @@ struct Job<'a> {
     trace: Option<(String, Option<String>)>,
     /// Whether the journal has its queue.
     has_journal: bool,
-    /// Of a job that waits: when it is due, and the node that it is bound to.
+    /// Of a job that waits: when it is due, if that is known, and the node that it is bound to.
     moves: Option<(String, String)>,
 }
 
@@ -76,10 +77,15 @@ struct FailureRow {
 pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Result<Response> {
     let job = visit.job(&app, id).await?;
     let noted = failures::of(&*app.store, job.id).await?;
+    let queue = find::known(&*app.store, &job.queue).await?.map(|view| view.queue);
+    let due = match &queue {
+        Some(queue) => due_of(&*app.store, &job, queue.mode).await?,
+        None => Some(job.run_at),
+    };
     let clock = |at: Option<_>| at.map(|at| visit.clock.of(at));
     let times = [
         ("pushed", clock(Some(job.created_at))),
-        ("due", clock(Some(job.run_at).filter(|_| job.finished_at.is_none()))),
+        ("due", clock(due.filter(|_| job.finished_at.is_none()))),
         ("first started", clock(job.started_at)),
         ("ended", clock(job.finished_at)),
         ("last heartbeat", clock(job.heartbeat_at)),
@@ -105,15 +111,14 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         node: failure.node.unwrap_or_default(),
         error: told(&failure.error),
     };
-    let retries = retries(&*app.store, &job).await;
+    let retries = retries(queue.as_ref(), &job);
     visit.show(&Job {
         frame: &visit.frame,
         lane: lane.map(|lane| (link::lanes(base, &job.queue, &[("lane", &lane)]), lane)),
         holder,
         failures: noted.latest.into_iter().map(failure).collect(),
         row: JobRow::new(&visit, &job),
-        due: (job.state == JobState::Queued && job.run_at > visit.clock.now)
-            .then(|| visit.clock.of(job.run_at)),
+        due: clock(due.filter(|at| job.state == JobState::Queued && *at > visit.clock.now)),
         payload: Shown::of(&job.payload, &visit.discreet),
         payload_href: (visit.discreet.seen(job.payload.as_bytes()).is_ok())
             .then(|| format!("{}/payload", link::job(base, id))),
@@ -126,7 +131,7 @@ pub(super) async fn show(app: Shared, visit: Visit, Part(id): Part<JobId>) -> Re
         cancels: job.cancel_requested,
         edit: editable(&visit, &job),
         buttons: buttons(&visit, &job),
-        moves: movable(&visit, &job),
+        moves: movable(&visit, &job, due),
         trace: trace_of(&job).map(|id| (id.to_owned(), app.dashboard.trace(id))),
         has_journal: app.journal.keeps(&job.queue),
         events_href: format!("{}/events", link::job(base, id)),
@@ -174,9 +179,8 @@ fn trace_of(job: &JobView) -> Option<&str> {
 }
 
 /// `6 of 25`: the retry that it waits for, that runs, or that failed last, as the page of its key counts them.
-async fn retries(store: &dyn Store, job: &JobView) -> Option<String> {
-    let queue = find::queue(store, &job.queue).await.ok()?.queue;
-    let most = i64::from(retries_max(job.options.as_deref(), &queue));
+fn retries(queue: Option<&Queue>, job: &JobView) -> Option<String> {
+    let most = i64::from(retries_max(job.options.as_deref(), queue?));
     let retry = (i64::from(job.retry_count) + 1).clamp(0, most);
     Some(format!("{retry} of {most}"))
 }
@@ -196,10 +200,10 @@ fn facts(job: &JobView, retries: Option<&str>) -> Vec<(&'static str, String)> {
 }
 
 /// What the forms of a job that waits begin with.
-fn movable(visit: &Visit, job: &JobView) -> Option<(String, String)> {
+fn movable(visit: &Visit, job: &JobView, due: Option<Timestamp>) -> Option<(String, String)> {
     let node = job.options.as_ref().and_then(|options| options.node.clone());
     let may = job.state == JobState::Queued && visit.frame.may_operate;
-    may.then(|| (absolute(job.run_at), node.unwrap_or_default()))
+    may.then(|| (due.map(absolute).unwrap_or_default(), node.unwrap_or_default()))
 }
 
 /// The result, as far as the visitor sees payloads.

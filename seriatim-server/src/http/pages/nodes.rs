@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::Command;
+use seriatim::store::{Command, QueueStats};
 
 use super::super::input::given;
 use super::super::{Part, Query, Result, Shared};
@@ -114,10 +114,13 @@ pub(super) async fn show_one(
     let (node, now) = (nodes::find(store, &wanted).await?, store.now().await?);
     let (stats, queues) = (store.stats(None).await?, store.queues().await?);
     let mut busy = stats;
-    busy.retain(|of| of.claimed > 0 && node.info.queues.iter().any(|queue| *queue == *of.queue));
-    busy.sort_by_key(|queue| std::cmp::Reverse(queue.claimed));
+    busy.retain(|of| of.claimed > 0);
+    // It may still hold claims of queues that it has left, but those that it works on come first.
+    let is_left = |of: &QueueStats| !node.info.queues.iter().any(|queue| *queue == *of.queue);
+    busy.sort_by_cached_key(|of| (is_left(of), std::cmp::Reverse(of.claimed)));
     let looked = &busy[..busy.len().min(QUEUES_LOOKED)];
     let held = running(store, looked, Some(&node.info.id), LANES_SHOWN + 1).await?;
+    let is_cut = held.len() > LANES_SHOWN || busy.len() > QUEUES_LOOKED;
     let all = std::slice::from_ref(&node);
     let row = |one: &Running| {
         let queue = queues.iter().find(|view| *view.queue.name == *one.queue)?;
@@ -134,7 +137,7 @@ pub(super) async fn show_one(
     };
     let on = On::Node(node.info.id.to_string());
     let mut buttons = button::all(&visit, deeds, &on);
-    if !held.is_empty() {
+    if !held.is_empty() || is_cut {
         buttons.extend(button::all(&visit, &["node.release"], &on));
     }
     let base = &visit.frame.base;
@@ -149,7 +152,7 @@ pub(super) async fn show_one(
         periodic: node.info.periodic.iter().map(nodes::periodic).collect(),
         troubles: node.info.troubles.iter().map(|trouble| troubles::line(trouble, now)).collect(),
         lanes: held.iter().filter_map(row).take(LANES_SHOWN).collect(),
-        is_cut: held.len() > LANES_SHOWN || busy.len() > QUEUES_LOOKED,
+        is_cut,
         buttons,
     })
 }

@@ -22,7 +22,7 @@ use crate::app::running::age;
 use crate::app::why::Around;
 use crate::app::{causes, queues};
 use crate::base::text::{KEY_COLUMNS, cut, one_line};
-use crate::base::time::length;
+use crate::base::time::{absolute, length};
 
 /// Kinds of findings, others of a kind, queues, running lanes and causes of death that the page shows.
 const FINDINGS_SHOWN: usize = 10;
@@ -121,7 +121,7 @@ pub(super) async fn show(
     let (mut views, nodes) = queues::with_figures(&*app.store).await?;
     views.retain(|(view, _)| visit.scope.has_queue(&view.queue.name));
     let checkup = app.checkup().await?;
-    views.sort_by_key(|(_, figures)| Reverse((figures.stats.lag, figures.stats.jobs)));
+    views.sort_by_key(|(_, figures)| Reverse((figures.lag_in_total(), figures.stats.jobs)));
     let base = &visit.frame.base;
     let now = checkup.now();
     let around = (&*nodes, now);
@@ -159,7 +159,7 @@ fn totals(
     views: &[(seriatim::store::QueueView, crate::app::figures::Figures)],
     nodes: usize,
 ) -> Totals {
-    let worst = views.first().map(|(_, figures)| figures.stats.lag).unwrap_or_default();
+    let worst = views.first().map(|(_, figures)| figures.lag_in_total()).unwrap_or_default();
     let late = rows.first().filter(|_| worst.as_secs() > 0);
     Totals {
         jobs: rows.iter().map(|row| row.jobs).sum(),
@@ -260,15 +260,9 @@ fn name(finding: &Finding) -> String {
 /// One click for a key or a queue; for several keys or jobs, a page that asks.
 fn repairs(visit: &Visit, finding: &Finding) -> Vec<Button> {
     let (Some(repair), Some(queue)) = (finding.repair, &finding.queue) else { return Vec::new() };
-    let state = match finding.list {
-        Some(List::Lanes(stage)) => stage.as_str(),
-        Some(List::Failed) => LaneStage::Retrying.as_str(),
-        Some(List::Morgue) | None => "",
-    };
     let all = |action| {
-        let state = state.to_owned();
-        let wish = operations::Wish { state, ..operations::Wish::new(action, queue.as_str()) };
-        button::operations(visit, [wish])
+        let all = operations::Wish::new(action, queue.as_str());
+        button::operations(visit, [only(finding.list, all)])
     };
     let of_key = |deed, key: &String| {
         let lane = OneLane::Key(key.clone());
@@ -286,15 +280,33 @@ fn repairs(visit: &Visit, finding: &Finding) -> Vec<Button> {
     }
 }
 
+/// Only what the finding is about: others may wait for good reasons.
+fn only(list: Option<List>, all: operations::Wish) -> operations::Wish {
+    let retrying = || LaneStage::Retrying.as_str().to_owned();
+    match list {
+        Some(List::Lanes(stage)) => operations::Wish { state: stage.as_str().to_owned(), ..all },
+        Some(List::Failing(least)) => {
+            operations::Wish { state: retrying(), retries_min: least.to_string(), ..all }
+        }
+        Some(List::Blocking(from)) => {
+            operations::Wish { state: retrying(), due_from: absolute(from), ..all }
+        }
+        Some(List::Morgue) | None => all,
+    }
+}
+
 /// Where one sees it.
 fn place(base: &str, finding: &Finding) -> Option<String> {
     let Some(queue) = &finding.queue else {
         return Some(link::node(base, finding.about.strip_prefix("node ")?));
     };
+    let failed =
+        |name, value: &str| link::lanes(base, queue, &[("by", "retry_count"), (name, value)]);
     Some(match (&finding.key, finding.list) {
         (Some(key), _) => link::key(base, key),
         (None, Some(List::Lanes(stage))) => link::lanes(base, queue, &[("state", stage.as_str())]),
-        (None, Some(List::Failed)) => link::lanes(base, queue, &[("by", "retry_count")]),
+        (None, Some(List::Failing(least))) => failed("retries_min", &least.to_string()),
+        (None, Some(List::Blocking(from))) => failed("due_from", &absolute(from)),
         (None, Some(List::Morgue)) => {
             link::with(&format!("{base}/morgue"), &[("view", "causes"), ("queue", queue)])
         }
@@ -388,8 +400,11 @@ mod tests {
     use axum::http::Request;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
-    use seriatim::store::{Fleet, Heartbeat, Memory, NodeId, NodeInfo, Producer, Push};
-    use seriatim::{Job, Timestamp};
+    use seriatim::store::{
+        Claim, Consumer, Declare, Fleet, Heartbeat, Lease, Memory, NodeId, NodeInfo, Producer,
+        Push, Queues, Settle, plan,
+    };
+    use seriatim::{Job, Outcome, Queue, Timestamp};
 
     use super::super::super::router::router;
 
@@ -399,6 +414,71 @@ mod tests {
         let answer = service.call(request).await.unwrap();
         let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         String::from_utf8(body.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_paused_queue_is_not_the_one_that_lags() {
+        let store = Arc::new(Memory::new());
+        let due = |seconds| Timestamp::of_this_machine() - Duration::from_secs(seconds);
+        let job = |name: &str, seconds| Job::new(name, &1).unwrap().run_at(due(seconds));
+        let jobs = vec![job("mails", 36_000), job("mails", 36_000), job("orders", 7_200)];
+        store.push(Push { now: None, jobs }).await.unwrap();
+        store.pause_queue("mails".into(), true).await.unwrap();
+        let page = page(&store, "/").await;
+        let lag = page.split("<dt>lag</dt>").nth(1).unwrap().split("</dd>").next().unwrap();
+        assert!(lag.contains("2h00m") && lag.contains("orders"), "{lag}");
+        let row = |name: &str| page.find(&format!("id=\"queue-{name}\"")).unwrap();
+        assert!(row("orders") < row("mails"), "{page}");
+    }
+
+    /// Pushes this many jobs for each of the keys, claims all that is due, and lets it fail.
+    async fn fail(store: &Memory, keys: &[&str], jobs: usize, retry_in: Duration) {
+        let job = |key: &&str| Job::new("orders", &1).unwrap().key(*key);
+        let jobs = keys.iter().flat_map(|key| (0..jobs).map(move |_| job(key))).collect();
+        store.push(Push { now: None, jobs }).await.unwrap();
+        let lease = Lease::Node { ttl: Duration::from_secs(60) };
+        let claim = Claim::new("orders", NodeId::from("worker-1"), 100, lease);
+        let turns = store.claim(claim).await.unwrap().turns;
+        assert!(!turns.is_empty());
+        let outcome = Outcome::Retry { error: "no stock".into(), retry_in: Some(retry_in) };
+        let queue = Queue::fifo("orders");
+        let ends =
+            turns.iter().map(|turn| plan(turn, &queue, &outcome.clone().into(), &|_| retry_in));
+        store.settle(Settle { turns: ends.collect(), ..Settle::default() }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_repair_of_a_few_lanes_leaves_the_others_of_their_queue_alone() {
+        let store = Arc::new(Memory::new());
+        let queues = vec![Queue::fifo("orders")];
+        store.declare(Declare { now: None, queues }).await.unwrap();
+        let mut node = NodeInfo::new(NodeId::from("worker-1"), Duration::from_secs(60));
+        node.queues = vec!["orders".to_owned()];
+        store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+        let (now, soon) = (Duration::ZERO, Duration::from_secs(600));
+        fail(&store, &["many-1", "many-2"], 1, now).await;
+        for _ in 0..4 {
+            fail(&store, &[], 0, now).await;
+        }
+        fail(&store, &[], 0, soon).await;
+        fail(&store, &["few-1", "few-2", "few-3"], 1, soon).await;
+        fail(&store, &["far-1", "far-2"], 2, Duration::from_secs(3 * 3_600)).await;
+        let plain = page(&store, "/").await.replace("&#38;", "&").replace("&amp;", "&");
+        let links: Vec<&str> =
+            plain.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        for (action, filter, key) in [
+            ("action=retry&", "retries_min=5", "many-1"),
+            ("action=retry&", "due_from=", "far-1"),
+            ("by=retry_count&", "retries_min=5", "many-1"),
+            ("by=retry_count&", "due_from=", "far-1"),
+        ] {
+            let fits = |link: &&&str| link.contains(action) && link.contains(filter);
+            let link = links.iter().find(fits).unwrap_or_else(|| panic!("{filter}: {plain}"));
+            let page = page(&store, link).await;
+            assert!(page.contains(key) && !page.contains("few-1"), "{link}: {page}");
+            let is_asked = action.starts_with("by=") || page.contains("<strong>2</strong> lanes");
+            assert!(is_asked, "{link}: {page}");
+        }
     }
 
     #[tokio::test]

@@ -33,7 +33,8 @@ struct Reschedule<'a> {
     queue: String,
     key: Option<(String, String)>,
     task: String,
-    due: Moment,
+    /// None while a turn of its key hides it.
+    due: Option<Moment>,
     /// The same as a form has it.
     was: String,
     /// What else moves with it.
@@ -50,15 +51,18 @@ pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) ->
     let view = find::queue(&*app.store, &job.queue).await?;
     let base = &visit.frame.base;
     let (id, short) = (job.id, |text: &str| cut(&one_line(text), KEY_COLUMNS));
-    let was = absolute(job.run_at);
-    let asked = format!("'{{\"run_at\":\"{was}\"}}'");
+    let due = jobs::due_of(&*app.store, &job, view.queue.mode).await?;
+    let was = due.map(absolute).unwrap_or_default();
+    // An example, where it is not known.
+    let at = absolute(due.unwrap_or(visit.clock.now));
+    let asked = format!("'{{\"run_at\":\"{at}\"}}'");
     visit.show(&Reschedule {
         frame: &visit.frame,
         job: id.to_string(),
         href: link::job(base, id),
         key: job.key.as_deref().map(|key| (short(key), link::key(base, key))),
         task: job.task.as_deref().map(one_line).unwrap_or_default(),
-        due: visit.clock.of(job.run_at),
+        due: due.map(|at| visit.clock.of(at)),
         moves: match view.queue.mode {
             Mode::Accumulate => "All waiting jobs of the key move with it.",
             Mode::Fifo => "Jobs that wait behind it for the key run after it.",
@@ -67,7 +71,7 @@ pub(super) async fn show(app: Shared, visit: Visit, Query(wish): Query<Wish>) ->
         back: back_to(&visit, &wish.back),
         ways: Ways::new(
             post(&format!("/api/v1/jobs/{id}/reschedule"), &asked),
-            &format!("seriatim jobs reschedule {id} --at {was}"),
+            &format!("seriatim jobs reschedule {id} --at {at}"),
         ),
         queue: job.queue.to_string(),
         was,

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::client::{Request, held};
-use super::pages::{Visitor, deeds, guarded_with};
-use crate::site::secret;
+use super::operations::{submit, undo_of, undoes};
+use super::pages::{Visitor, deeds, end, guarded_with};
+use crate::site::{Site, secret};
 
 pub(super) const BRIDGE: &str = "[[bridges]]\nname = \"old\"\nkind = \"sidekiq\"\nurl_env = \"SIDEKIQ_REDIS\"\n\
     queues = [\"a\"]\n[[bridges.routes]]\nqueue = \"mails\"\nkey = \"/args/0\"\n";
@@ -244,6 +245,55 @@ fn each_deed_is_done_by_the_form_of_the_least_role_that_may() {
     assert!(again.status == 409 && again.text().contains("not dead any more"), "{}", again.text());
 }
 
+/// A server without logins that has a cron entry, a bridge, a remote worker and a key that waits.
+fn open() -> Api {
+    let config = "[[cron]]\nname = \"night\"\nschedule = \"0 3 * * *\"\nqueue = \"mails\"\n\
+        key = \"c\"\n[queues.mails]\nmode = \"fifo\"\n";
+    let api = Api::with(Site::new(&format!("{config}{BRIDGE}")), |command| {
+        // Nobody listens there.
+        command.env("SIDEKIQ_REDIS", "redis://127.0.0.1:1/");
+    });
+    api.knows_cron("night", None);
+    api.knows("bridges", "old", None);
+    assert!(api.claim("mails").is_empty());
+    api.post("/api/v1/queues/mails/jobs", &json!({ "key": "k" })).done();
+    api
+}
+
+#[test]
+fn an_undo_is_offered_of_what_changed_something_and_that_of_a_resume_has_the_reason_of_the_pause() {
+    let api = open();
+    let does = |deed: &str, on: &[(&str, &str)]| {
+        submit(&api, "/do", &[&[("deed", deed)][..], on].concat())
+    };
+    let audited = |action: &str| format!("/api/v1/audit?limit=1&action={action}");
+    for (noun, on, at, reason) in [
+        ("cron", &[("cron", "night")][..], "/api/v1/cron".to_owned(), "/cron/0/paused/reason"),
+        ("bridge", &[("bridge", "old")], "/api/v1/bridges".to_owned(), "/bridges/0/paused/reason"),
+        ("queue", &[QUEUE], audited("queue+pause"), "/entries/0/on/reason"),
+        ("lane", &[QUEUE, ("key", "k")], audited("lane+pause"), "/entries/0/on/reason"),
+    ] {
+        let (pause, resume) = (format!("{noun}.pause"), format!("{noun}.resume"));
+        let paused = does(&pause, &[on, &[("reason", "new keys")]].concat());
+        assert!(undo_of(&api, &paused).is_some(), "{noun}");
+        let back = undo_of(&api, &does(&resume, on)).unwrap();
+        let undone = undoes(&api, &back);
+        assert_eq!(undone.status, 303, "{noun}: {}", undone.text());
+        let now = api.get(&at).done();
+        assert_eq!(now.pointer(reason), Some(&json!("new keys")), "{noun}: {now}");
+        assert!(undo_of(&api, &does(&pause, on)).is_none(), "{noun} was paused before");
+        assert!(undo_of(&api, &does(&resume, on)).is_some(), "{noun}");
+        assert!(undo_of(&api, &does(&resume, on)).is_none(), "{noun} was resumed before");
+    }
+    let worker = [("node", "remote:w")];
+    for deed in ["node.quiet", "node.resume"] {
+        assert!(undo_of(&api, &does(deed, &worker)).is_some(), "{deed}");
+        assert!(undo_of(&api, &does(deed, &worker)).is_none(), "{deed} changes nothing");
+    }
+    assert_eq!(does("node.stop", &worker).status, 303);
+    assert!(undo_of(&api, &does("node.resume", &worker)).is_none(), "it was not quiet");
+}
+
 #[test]
 fn pages_of_a_key_and_a_job_say_who_runs_it_and_how_far_it_is() {
     let api = guarded_with("");
@@ -322,6 +372,76 @@ fn what_runs_without_a_key_is_taken_from_its_holder_on_the_page_of_its_job_or_of
     assert!(admin.page(node).contains("/confirm?deed=node.release"), "{}", admin.page(node));
     assert_eq!(admin.does("node.release", &[("node", WORKER)]).status, 303);
     assert_eq!(boss.get(&format!("/api/v1{path}"))["crashes"], 2);
+}
+
+#[test]
+fn a_node_is_shown_with_what_it_holds_of_queues_that_it_has_left_and_that_can_be_taken() {
+    let names: Vec<String> = (0..9).map(|i| format!("q{i}")).collect();
+    let config: Vec<String> =
+        names.iter().map(|name| format!("[queues.{name}]\nmode = \"fifo\"\n")).collect();
+    let api = guarded_with(&config.concat());
+    let boss = Boss(&api);
+    for queue in &names {
+        boss.send("POST", &format!("/api/v1/queues/{queue}/jobs"), &json!({ "key": queue }));
+    }
+    let claim = |worker: &str, queue: &str| {
+        let claim = json!({ "worker": worker, "queues": [queue] });
+        boss.send("POST", "/api/v1/work/claim", &claim)["lanes"].as_array().unwrap().clone()
+    };
+    let lane = claim("w", "q8").remove(0);
+    // It works on what it claimed from last, and the store hears of that with a heartbeat.
+    assert!(claim("w", "mails").is_empty());
+    boss.beat(&lane, "half of it", &json!({ "name": "pick", "done": true }));
+    let node = "/nodes/remote%3Aboss%2Fw";
+    assert_eq!(boss.get(&format!("/api/v1{node}"))["queues"], json!(["mails"]));
+    let admin = Visitor::log_in(&api, "boss");
+    let page = admin.page(node);
+    assert!(page.contains("href=\"/key?k=q8\"") && page.contains("deed=node.release"), "{page}");
+    // Of more queues than the page looks at, any may have some.
+    for queue in &names[..8] {
+        assert_eq!(claim("v", queue).len(), 1);
+    }
+    let page = admin.page(node);
+    assert!(page.contains("There may be more") && page.contains("deed=node.release"), "{page}");
+    assert_eq!(admin.does("node.release", &[("node", WORKER)]).status, 303);
+    assert_eq!(boss.get("/api/v1/queues/q8/lane?key=q8")["crashes"], 1);
+}
+
+#[test]
+fn a_job_without_a_key_whose_lane_is_held_or_paused_is_not_said_to_run_now() {
+    let api =
+        guarded_with("[queues.free]\nmode = \"parallel\"\nmax_retries = 0\nexhausted = \"hold\"\n");
+    let (boss, hands) = (Boss(&api), Visitor::log_in(&api, "hands"));
+    let push = || {
+        let pushed = boss.send("POST", "/api/v1/queues/free/jobs", &json!({ "payload": 1 }));
+        pushed["jobs"][0]["job_id"].as_str().unwrap().to_owned()
+    };
+    let lane_of = |job: &str| {
+        let lanes = boss.get("/api/v1/queues/free/lanes")["lanes"].clone();
+        let lane = lanes.as_array().unwrap().iter().find(|lane| lane["job_id"] == job).unwrap();
+        lane["lane"].as_str().unwrap().to_owned()
+    };
+    let exhausted = push();
+    end(&api, "free", "retry", Some("no stock"));
+    let paused = push();
+    let lane = lane_of(&paused);
+    assert_eq!(hands.does("lane.pause", &[("queue", "free"), ("lane", &lane)]).status, 303);
+    for (job, is, action) in [(&exhausted, "held", "retry"), (&paused, "paused", "resume")] {
+        let lane = lane_of(job);
+        let post = |path: &str| {
+            let request = Request::new("POST", path).token(&secret("boss"));
+            request.send(&api.address)
+        };
+        let run_now = || post(&format!("/api/v1/jobs/{job}/retry"));
+        let (_, told) = run_now().refused(409);
+        let path = format!("/api/v1/queues/free/lane/{action}?lane={lane}");
+        assert!(told.ends_with(&format!("POST {path}")), "{told}");
+        let said = hands.does("job.retry", &[("job", job)]);
+        let why = format!("the lane {lane} is {is}");
+        assert!(said.status == 409 && said.text().contains(&why), "{}", said.text());
+        assert_eq!(post(&path).done()["count"], 1);
+        assert_eq!(run_now().done()["status"], "queued");
+    }
 }
 
 #[test]

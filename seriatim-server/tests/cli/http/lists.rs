@@ -483,6 +483,53 @@ fn a_waiting_job_is_rescheduled_and_bound_on_its_page_and_both_are_undone() {
 }
 
 #[test]
+fn in_accumulate_a_job_is_due_when_its_lane_is_and_while_that_runs_no_new_time_is_undone() {
+    let api = guarded();
+    let hands = Visitor::log_in(&api, "hands");
+    let send = |path: &str, body: &Value| {
+        let request = Request::new("POST", path).json(body).token(&secret("boss"));
+        request.send(&api.address).done()
+    };
+    let pushed = |n: u32| {
+        let job = json!({ "key": "one", "payload": n });
+        let pushed = send("/api/v1/queues/orders/jobs", &job);
+        pushed["jobs"][0]["job_id"].as_str().unwrap().to_owned()
+    };
+    let moved = |id: &str, at: &str, was: &str| {
+        let done = hands.does("job.reschedule", &[("job", id), ("at", at), ("was", was)]);
+        assert_eq!(done.status, 303, "{}", done.text());
+        let said = done.header("set-cookie").unwrap().split(';').next().unwrap();
+        let cookie = format!("{}; {said}", hands.cookie);
+        Visitor { api: &api, cookie }.page("/about")
+    };
+    let id = pushed(1);
+    let (path, asks) = (format!("/jobs/{id}"), format!("/reschedule?job={id}"));
+    let pushed_at = field(&hands.page(&path), "was").unwrap();
+    let (first, second) = ("2200-01-01T00:00:00Z", "2201-01-01T00:00:00Z");
+    moved(&id, first, &pushed_at);
+    for path in [&path, &asks] {
+        let page = hands.page(path);
+        assert_eq!(field(&page, "was").as_deref(), Some(first), "{path}: {page}");
+        assert!(page.contains(&format!("<time datetime=\"{first}\"")), "{path}: {page}");
+    }
+    // The form is of the page before, which does not know the first time.
+    let next = moved(&id, second, &pushed_at);
+    assert_eq!(field(&next, "at").as_deref(), Some(first), "{next}");
+    moved(&id, first, second);
+    assert_eq!(field(&hands.page(&path), "was").as_deref(), Some(first));
+    moved(&id, "0s", first);
+    let claim = json!({ "worker": "w", "queues": ["orders"] });
+    let claimed = send("/api/v1/work/claim", &claim);
+    assert_eq!(claimed["lanes"].as_array().unwrap().len(), 1, "{claimed}");
+    let behind = pushed(2);
+    let asks = hands.page(&format!("/reschedule?job={behind}"));
+    assert_eq!(field(&asks, "was").as_deref(), Some(""), "{asks}");
+    assert!(asks.contains("a turn of the key runs"), "{asks}");
+    let next = moved(&behind, second, first);
+    assert!(next.contains("due at another time") && !next.contains("<button>Undo"), "{next}");
+}
+
+#[test]
 fn an_admin_edits_a_dead_job_on_its_page_and_others_do_not() {
     let api = guarded();
     push(&api, "mails", &json!({ "key": "one", "payload": { "n": 1 } }));

@@ -199,8 +199,20 @@ async fn d18_a_node_that_is_gone_with_its_work_is_serious() {
     assert!(site.run(&["nodes", "quiet", "hand-1"]).status.success());
     assert_found(&findings(&site, 1), "serious", &["queue orders", "no node works on it"]);
     assert!(site.run(&["queues", "pause", "orders", "--reason", "a deploy"]).status.success());
-    let paused = ["queue orders", "is paused (", ": a deploy), with 2 jobs waiting"];
+    // The lane that is claimed does not wait.
+    let paused = ["queue orders", "is paused (", ": a deploy), with 1 lane waiting"];
     assert_found(&findings(&site, 1), "warning", &paused);
+}
+
+#[tokio::test]
+async fn a_paused_queue_in_which_nothing_waits_is_no_finding() {
+    let site = Site::new("");
+    let hand = Hand::new(site.store().await, vec![Queue::fifo("mails")]).await;
+    hand.push(mail("ann")).await;
+    assert_eq!(hand.claim("mails").await.len(), 1);
+    assert!(site.run(&["queues", "pause", "mails"]).status.success());
+    let said = findings(&site, 0);
+    assert!(!said.iter().any(|finding| finding["queue"] == "mails"), "it runs: {said:?}");
 }
 
 #[tokio::test]
