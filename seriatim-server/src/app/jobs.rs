@@ -79,9 +79,8 @@ pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView> {
 
 /// Refuses a job whose lane is held or paused: another time would not make it run.
 async fn stands_still(store: &dyn Store, job: &JobView) -> Result<()> {
-    let key = job.key.as_deref().map(str::to_owned);
-    let lane = match (&key, job.lane) {
-        (Some(key), _) => OneLane::Key(key.clone()),
+    let lane = match (&job.key, job.lane) {
+        (Some(key), _) => OneLane::Key(key.to_string()),
         (None, Some(lane)) => OneLane::Lane(lane),
         (None, None) => return Ok(()),
     };
@@ -91,6 +90,7 @@ async fn stands_still(store: &dyn Store, job: &JobView) -> Result<()> {
     match state {
         LaneState::Waiting | LaneState::Claimed => Ok(()),
         LaneState::Held | LaneState::Paused => {
+            let key = job.key.as_deref().map(str::to_owned);
             Err(Error::StandsStill { queue: job.queue.clone(), key, lane, state })
         }
     }

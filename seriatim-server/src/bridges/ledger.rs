@@ -67,7 +67,7 @@ impl Ledger {
         }
     }
 
-    /// The batch that was in flight is over, whoever ended it.
+    /// Nothing is in flight any more: this node, another one or an operator ended the batch.
     pub(super) fn none_in_flight(&mut self) {
         (self.status.in_flight, self.status.in_doubt) = (0, 0);
     }

@@ -13,10 +13,10 @@ pub(super) enum By {
     /// An expired claim was taken over.
     Rescue,
     /// A person released the claim.
-    Release,
+    Person,
 }
 
-const BY: usize = By::Release as usize + 1;
+const BY: usize = By::Person as usize + 1;
 
 /// A token of a key.
 #[derive(Clone, Copy)]

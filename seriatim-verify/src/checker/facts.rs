@@ -202,7 +202,11 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
                 report.refused += u64::from(!accepted);
                 gather_settle(event, &mut facts);
             }
-            Event::Rescue { .. } | Event::Release { .. } => gather_taken(event, &mut facts, report),
+            Event::Rescue { at, queue, key, token, job_id, by_person, .. } => {
+                report.rescued += u64::from(!by_person);
+                let by = if *by_person { By::Person } else { By::Rescue };
+                facts.taken.push((entity(queue, key.as_ref(), *job_id), *token, *at, by));
+            }
             Event::Lease { at, actor, node, until } => beats.add(actor, node, (*at, *until)),
             Event::Died { at, actor } => deaths.entry(actor).or_default().push(*at),
             Event::Requeue { at, job_id } => {
@@ -233,20 +237,6 @@ pub(super) fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h>
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
     facts
-}
-
-fn gather_taken<'h>(event: &'h Event, facts: &mut Facts<'h>, report: &mut Report) {
-    let (at, queue, key, token, job_id, by) = match event {
-        Event::Rescue { at, queue, key, token, job_id, .. } => {
-            report.rescued += 1;
-            (at, queue, key, token, job_id, By::Rescue)
-        }
-        Event::Release { at, queue, key, token, job_id, .. } => {
-            (at, queue, key, token, job_id, By::Release)
-        }
-        _ => return,
-    };
-    facts.taken.push((entity(queue, key.as_ref(), *job_id), *token, *at, by));
 }
 
 fn gather_settle<'h>(event: &'h Event, facts: &mut Facts<'h>) {

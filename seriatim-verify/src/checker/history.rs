@@ -136,7 +136,7 @@ pub enum Event {
         /// One word: done, retry, snooze, bury, cancel, release, crash.
         cause: String,
     },
-    /// An expired claim was taken over.
+    /// A claim was taken over.
     Rescue {
         /// When the store answered.
         at: i64,
@@ -150,21 +150,9 @@ pub enum Event {
         token: Token,
         /// Its first job.
         job_id: Option<JobId>,
-    },
-    /// A person released a claim.
-    Release {
-        /// When the store answered.
-        at: i64,
-        /// The queue.
-        queue: String,
-        /// The key.
-        key: Option<String>,
-        /// The lane.
-        lane: LaneId,
-        /// The new token.
-        token: Token,
-        /// Its first job.
-        job_id: Option<JobId>,
+        /// Whether a person released the claim; otherwise it had expired.
+        #[serde(default, skip_serializing_if = "is_false")]
+        by_person: bool,
     },
     /// The store has confirmed a heartbeat of a process: its claims cannot expire before `until`.
     Lease {
@@ -242,6 +230,11 @@ pub enum PushResult {
     Refused,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn is_unlimited(limit: &Limit) -> bool {
     !limit.is_set()
 }
@@ -265,18 +258,11 @@ impl Event {
         }
     }
 
-    /// An expired claim was taken over: its turn has the new token.
-    pub(crate) fn rescued(at: i64, turn: &Turn) -> Self {
+    /// A claim was taken over, or released by a person: its turn has the new token.
+    pub(crate) fn rescued(at: i64, turn: &Turn, by_person: bool) -> Self {
         let (queue, key) = (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned));
         let (lane, token, job_id) = (turn.lane, turn.token, turn.head().map(|job| job.id));
-        Self::Rescue { at, queue, key, lane, token, job_id }
-    }
-
-    /// A person released a claim: its turn has the new token.
-    pub(crate) fn released(at: i64, turn: &Turn) -> Self {
-        let (queue, key) = (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned));
-        let (lane, token, job_id) = (turn.lane, turn.token, turn.head().map(|job| job.id));
-        Self::Release { at, queue, key, lane, token, job_id }
+        Self::Rescue { at, queue, key, lane, token, job_id, by_person }
     }
 
     /// When it happened; `None` for facts about the whole history.
@@ -288,7 +274,6 @@ impl Event {
             | Self::Settling { at, .. }
             | Self::Settle { at, .. }
             | Self::Rescue { at, .. }
-            | Self::Release { at, .. }
             | Self::Lease { at, .. }
             | Self::Died { at, .. }
             | Self::Requeue { at, .. }

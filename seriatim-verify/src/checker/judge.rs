@@ -73,7 +73,7 @@ fn end(turn: &Turn<'_>, draws: &Draws<'_>, settles: &Settles<'_>) -> i64 {
     let settled_at = settles.own(&turn.entity, turn.token).unwrap_or(i64::MAX);
     let claimed_at = next.first_by(By::Claim).max(free_at.min(settled_at));
     let rescued_at = next.first_by(By::Rescue).max(kept.seen_at);
-    claimed_at.min(rescued_at).min(next.first_by(By::Release))
+    claimed_at.min(rescued_at).min(next.first_by(By::Person))
 }
 
 fn overlaps(facts: &Facts<'_>, draws: &Draws<'_>, settles: &Settles<'_>, report: &mut Report) {
@@ -190,7 +190,7 @@ fn unseen_returns<'f>(
         let vanished =
             unanswered.contains(&held) && turn.kept.is_none_or(|kept| kept.seen_at <= next.at);
         match next.by {
-            By::Release => Some("release by a person"),
+            By::Person => Some("release by a person"),
             By::Claim if died || expired || vanished => Some("takeover whose answer was lost"),
             _ => None,
         }

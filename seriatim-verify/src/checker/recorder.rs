@@ -192,11 +192,11 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
     }
 
     fn rescued(&self, turn: &Turn) {
-        self.record(&Event::rescued(now(), turn));
+        self.record(&Event::rescued(now(), turn, false));
     }
 
     fn released(&self, turn: &Turn) {
-        self.record(&Event::released(now(), turn));
+        self.record(&Event::rescued(now(), turn, true));
     }
 
     fn renewed(&self, node: &NodeId, until: Timestamp) {

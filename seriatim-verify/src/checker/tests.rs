@@ -202,7 +202,7 @@ impl World {
         };
         for turn in self.store.rescue(request).await.unwrap() {
             let at = self.tick();
-            self.history.add(Event::rescued(at, &turn));
+            self.history.add(Event::rescued(at, &turn, false));
             self.send(&turn, Outcome::Crash { error: "lost".into() }).await;
         }
         // Restarts the paused node; its old claims stay in `held`, to be settled late.
@@ -521,7 +521,7 @@ fn a_key_that_is_claimed_again_under_a_new_token_before_its_lease_can_have_expir
     assert_eq!(claimed_again(30, &[&lease(5, "a", 100), taken]).0, 0, "its process was gone");
     let alive = [&*lease(5, "a", 100), &lease(25, "a", 120), taken];
     assert_eq!(claimed_again(30, &alive).0, 1, "its process lived");
-    let released = taken.replace("rescue", "release");
+    let released = taken.replace("\"job_id\"", "\"by_person\":true,\"job_id\"");
     assert_eq!(claimed_again(30, &[alive[0], alive[1], &released]), (0, 0), "by a person");
 }
 

@@ -193,7 +193,7 @@ impl World {
             let lost = tape.turns.range((turn.lane, Token(i64::MIN))..(turn.lane, turn.token));
             let claimed_at = lost.last().map_or(at, |(_, (_, claimed_at))| *claimed_at);
             tape.turns.insert((turn.lane, turn.token), (turn.clone(), claimed_at));
-            tape.add(if by_person { Event::released(at, turn) } else { Event::rescued(at, turn) });
+            tape.add(Event::rescued(at, turn, by_person));
         }
     }
 
@@ -202,6 +202,8 @@ impl World {
         let Some(gate) = Gate::current() else { return };
         if !self.scene.events.contains(&Happening::StoreClock) {
             let (actor, node) = (gate.actor.clone(), node.to_string());
+            let leases = self.scene.queues.iter().filter_map(|queue| queue.lease);
+            let lease = leases.fold(lease, Duration::min);
             let until = (START + self.elapsed() + lease).as_micros();
             let at = self.tick();
             self.tape().add(Event::Lease { at, actor, node, until });

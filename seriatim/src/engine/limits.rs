@@ -72,6 +72,8 @@ pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30
 pub(in crate::engine) const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 /// No lease makes a node give up a heartbeat sooner than this: it may have to open a connection.
 pub(in crate::engine) const BEAT_TIME_MIN: Duration = Duration::from_secs(1);
+/// Each heartbeat in a row that was given up doubles that time, up to so many.
+pub(in crate::engine) const BEATS_MISSED_MAX: u32 = 8;
 /// How often progress is sent, if there is some and no heartbeat is due.
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time between two heartbeats that are sent only because the node's load changed.

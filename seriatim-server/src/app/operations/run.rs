@@ -401,7 +401,7 @@ async fn fail(
         return Ok(None);
     }
     let now = store.now().await?;
-    // Jobs of a queue that is gone are gone too, whoever deleted them.
+    // The jobs of a deleted queue are gone, but not because of this operation.
     if !error.is_no_queue() {
         // Better an end without this count than no end.
         record.operation.count += done_unwritten(store, &record).await.unwrap_or_default();

@@ -121,7 +121,7 @@ async fn ask(
 ) -> Result<Response> {
     let mut wish = fields.wish()?;
     let counted = preview(&*app.store, &admitted(app, visit, wish.clone()).await?).await?;
-    // As it was asked: that what comes after this count is not meant goes without saying.
+    // In the words of the request: the heading need not say that later rows are left out.
     let which = wish.in_words();
     wish.before = Some(counted.before);
     let mut response = visit.show(&Ask {

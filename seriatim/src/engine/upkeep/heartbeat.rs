@@ -12,7 +12,8 @@ use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
 use crate::engine::lease::Sent;
 use crate::engine::limits::{
-    BEAT_TIME_MIN, DEREGISTER_MAX, HEARTBEAT_MIN, LOAD_EVERY, PROGRESS_EVERY, RECALLED_AT_ONCE,
+    BEAT_TIME_MIN, BEATS_MISSED_MAX, DEREGISTER_MAX, HEARTBEAT_MIN, LOAD_EVERY, PROGRESS_EVERY,
+    RECALLED_AT_ONCE,
 };
 use crate::engine::outage::Pauses;
 use crate::handler::control::Stop;
@@ -41,9 +42,6 @@ pub(in crate::engine) struct Pulser {
     /// The id under which it will go on: it was declared dead, and the store may not know this one yet.
     next_id: Option<NodeId>,
 }
-
-/// From so many heartbeats on that were given up, further ones make the limit no longer.
-const MISSES_COUNTED: u32 = 8;
 
 /// A node's load.
 #[derive(Default)]
@@ -216,7 +214,7 @@ impl Pulser {
     /// still serves the node's own lease.
     fn time_max(&self) -> Duration {
         let least = (self.core.shortest_lease() / 3).max(BEAT_TIME_MIN);
-        let grown = least.saturating_mul(1 << self.misses.min(MISSES_COUNTED));
+        let grown = least.saturating_mul(1 << self.misses.min(BEATS_MISSED_MAX));
         grown.min(self.core.settings.lease / 3).max(least)
     }
 
