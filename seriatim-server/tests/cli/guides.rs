@@ -147,7 +147,7 @@ async fn who_does_what_the_first_page_says_sees_what_it_says() {
     fs::write(site.path("send.sh"), file_in(START, "send.sh")).unwrap();
     let blocks = START.split("```sh\n").skip(1).map(|part| part.split("```").next().unwrap());
     let blocks: Vec<&str> = blocks.collect();
-    let [_from_source, _send, start, push, requeue, more] = blocks[..] else {
+    let [_from_source, _folder, _send, start, push, requeue, more] = blocks[..] else {
         panic!("{blocks:?}");
     };
     types(&site, start.strip_suffix("seriatim serve\n").unwrap());
