@@ -135,7 +135,10 @@ pub(crate) async fn run<W: FileWorker + Send + Sync + 'static>(
                 Err(Trouble::Unstartable(why)) if (number, place) == (0, 0) => {
                     return Err(Unstartable(why).into());
                 }
-                Err(Trouble::Stopped) if (number, place) == (0, 0) => return Err(STOPPED.into()),
+                // Asked to end: the engine knows why. It does not if the job ended early because the node drains.
+                Err(Trouble::Stopped) if (number, place) == (0, 0) && context.is_cancelled() => {
+                    return Err(STOPPED.into());
+                }
                 Err(trouble @ (Trouble::Unstartable(_) | Trouble::Stopped)) => {
                     let outcome = match trouble {
                         // The next call begins with it and says why.

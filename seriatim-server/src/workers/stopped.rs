@@ -13,7 +13,8 @@ pub(crate) fn given_up(context: &Context, why: &str) -> Outcome {
         Some(Duration::ZERO) => {
             Outcome::Retry { error: format!("timed out: {why}").into(), retry_in: None }
         }
-        _ if must_end => Outcome::Release,
+        // Not asked to end: they end early because the node drains.
+        _ if must_end || !context.is_cancelled() => Outcome::Release,
         _ => Outcome::Retry { error: why.into(), retry_in: None },
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
 use serde_json::json;
 use seriatim::JobId;
 use seriatim::store::JobState;
@@ -265,9 +266,13 @@ async fn n13_replicate_pauses_without_rsync_and_keeps_what_it_did_before() {
 /// A site with a worker that copies into a bucket.
 async fn to_bucket(bucket: &Bucket, queue: &str) -> Ready {
     let ready = Ready::new("fifo", queue, &bucket.worker()).await;
+    write_keys(&ready);
+    ready
+}
+
+fn write_keys(ready: &Ready) {
     ready.write("access.key", ACCESS_KEY);
     ready.write("secret.key", format!("{SECRET_KEY}\n"));
-    ready
 }
 
 fn sha256(content: &[u8]) -> String {
@@ -438,6 +443,32 @@ async fn n13_replicate_leaves_no_parts_of_a_cancelled_job_and_those_of_a_stopped
     serving.stop();
     gate.open();
     assert_eq!((ready.job(id).await.state, bucket.uploads()), (JobState::Queued, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_goes_back_uncounted_if_its_node_stops_before_the_upload_has_begun() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let bucket = Bucket::start(move |asked| {
+        if asked == "head" {
+            held.wait();
+        }
+        None
+    });
+    // A node with time to let its calls end.
+    let ready = Ready::on("lease = \"5s\"", "fifo", "max_retries = 0", &bucket.worker()).await;
+    write_keys(&ready);
+    ready.write("film.mp4", film(LONG_FILM_BYTES));
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let serving = ready.serve();
+    eventually("it asks for the copy", async || bucket.asked() == ["head"]).await;
+    serving.signal(Signal::TERM);
+    ready.logs("stopping: no new work").await;
+    gate.open();
+    serving.ends();
+    let job = ready.job(id).await;
+    assert_eq!((job.state, job.attempt, job.retry_count), (JobState::Queued, 0, -1), "{job:?}");
+    assert_eq!((bucket.asked().len(), bucket.uploads()), (1, 0), "{:?}", bucket.asked());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
