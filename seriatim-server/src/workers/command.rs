@@ -12,7 +12,7 @@ use super::group::{Ended, Group};
 use super::lines::{self, LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::messages::Call;
 use super::printed::Printed;
-use super::stopped::given_up;
+use super::stopped::{given_up, must_end};
 use crate::config::Launch;
 use crate::protocol::outcome::SNOOZE;
 use crate::trace;
@@ -167,6 +167,11 @@ fn conclude(
     let says_nothing = ended.is_asked && (status.signal().is_some() || status.success());
     let Some(said) = said else {
         return if says_nothing { Err(error) } else { by_code(status, error).map(Outcomes::from) };
+    };
+    // It hears SIGTERM whatever the reason: then `cancel` means that it gave up, not that the jobs are unwanted.
+    let said = match ended.is_asked && must_end(context) {
+        true => said.with_cancel_as(&given_up(context, &error)),
+        false => said,
     };
     if says_nothing {
         return Ok(said.outcomes(&held, &given_up(context, &error)));

@@ -7,7 +7,7 @@ use seriatim::store::{JobState, QueueStats};
 use seriatim::{Client, Job, JobId, Queue};
 
 use crate::http::Api;
-use crate::site::{QUEUE, Site, eventually, is_alive, text, wait_until};
+use crate::site::{QUEUE, Serving, Site, eventually, is_alive, text, wait_until};
 
 /// A queue whose command does something that the test can see.
 fn with_command(script: &str) -> Site {
@@ -125,6 +125,28 @@ async fn n6_a_command_that_ends_with_0_because_it_was_asked_to_end_has_not_done_
         let error = job.error.unwrap_or_default();
         assert_eq!(error.starts_with("timed out"), state == JobState::Dead, "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_command_that_gives_up_with_cancel_at_a_stop_or_timeout_loses_no_job() {
+    let script = r#"trap 'echo "{\"type\":\"result\",\"results\":[{\"lane\":\"$lane\",\"outcome\":\"cancel\"}]}"; exit 0' TERM
+        lane=$(sed 's/.*"lane":"\([^"]*\)".*/\1/'); touch started; tail -f /dev/null & wait $!"#;
+    let (site, store, id) = with_one_job("", script).await;
+    let mut command = site.command(&["serve", "--no-http"]);
+    command.env("SERIATIM_NODE__SHUTDOWN_TIMEOUT", "1s");
+    let serving = Serving(command.spawn().unwrap());
+    eventually("it runs", async || site.path("started").exists()).await;
+    serving.stop();
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.retry_count), (JobState::Queued, -1), "{job:?}");
+
+    let (site, store, id) = with_one_job("timeout = \"1s\"", script).await;
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    serving.stop();
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!(job.state, JobState::Dead, "{job:?}");
+    assert!(job.error.as_ref().is_some_and(|error| error.contains("timed out")), "{job:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
