@@ -366,6 +366,23 @@ fn a_contradiction_between_keys_of_a_worker_names_both() {
 }
 
 #[test]
+fn a_user_or_password_in_the_url_of_a_worker_is_refused_and_not_shown() {
+    let refused = |url: &str| {
+        let text = format!(
+            "[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\nbuiltin = \"http\"\nurl = \"{url}\"\n"
+        );
+        let validated = read(&text, &[]).unwrap().validate("test.toml");
+        validated.err().map(|failure| failure.to_string()).unwrap_or_default()
+    };
+    assert_eq!(refused("https://hook.example/@me?to=a@b"), "");
+    for url in ["https://me:my-password@hook.example/a", "http://my-password@hook.example"] {
+        let error = refused(url);
+        assert!(error.contains("`url` has a user or password, which is not sent"), "{error}");
+        assert!(error.contains("workers[0]") && !error.contains("my-password"), "{error}");
+    }
+}
+
+#[test]
 fn a_bucket_has_an_address_a_region_and_keys_that_are_elsewhere() {
     let right = "s3 = \"https://s3.example:9000/films/2026/\", region = \"us-east-1\", \
                  access_key = { env = \"KEY\" }, secret_key = { file = \"secret\" }";

@@ -239,6 +239,10 @@ impl WorkerConfig {
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
             return Err("`url` must begin with http:// or https:// and a host".to_owned());
         }
+        // Without a word, no request would have them.
+        if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err("`url` has a user or password, which is not sent: remove it, and write headers = { Authorization = { env = \"HOOK_TOKEN\" } }".to_owned());
+        }
         let method = match self.method.as_deref() {
             None | Some("POST") => Method::POST,
             Some("PUT") => Method::PUT,
