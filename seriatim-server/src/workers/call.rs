@@ -1,5 +1,6 @@
 //! The life of one call in a worker process.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,8 +102,10 @@ struct Talk<'a> {
     context: &'a Context,
     batch: String,
     lanes: Vec<(LaneId, Vec<JobId>)>,
-    /// Jobs whose cancellation was sent.
-    cancelled: Vec<JobId>,
+    /// Jobs whose cancellation was sent. Some may not be among those that were handed over: those that have expired.
+    cancelled: HashSet<JobId>,
+    /// The process was told that all of its jobs are cancelled.
+    is_all_told: bool,
     /// Its invalid messages about the call.
     fault: Option<Arc<str>>,
     is_overdue: bool,
@@ -127,7 +130,8 @@ impl<'a> Talk<'a> {
             context,
             batch: call.batch.clone(),
             lanes: lanes.collect(),
-            cancelled: Vec::new(),
+            cancelled: HashSet::new(),
+            is_all_told: false,
             fault: None,
             is_overdue: false,
             is_told_silent: false,
@@ -156,13 +160,11 @@ impl<'a> Talk<'a> {
                     self.cancel(flagged);
                 }
                 // All of its jobs are cancelled: the process may still finish.
-                () = context.cancelled(), if self.cancelled.len() < self.jobs() => {
-                    self.cancel(self.lanes.clone());
-                }
+                () = context.cancelled(), if !self.is_all_told => self.cancel_all(),
                 () = sleep_until(silence.ends) => self.warn_of(&mut silence),
             }
         }
-        self.cancel(self.lanes.clone());
+        self.cancel_all();
         self.end(handed).await
     }
 
@@ -211,18 +213,19 @@ impl<'a> Talk<'a> {
 
     fn cancel(&mut self, flagged: Vec<(LaneId, Vec<JobId>)>) {
         for (lane, jobs) in flagged {
-            if jobs.iter().all(|job| self.cancelled.contains(job)) {
-                continue;
+            let mut is_new = false;
+            for job in &jobs {
+                is_new |= self.cancelled.insert(*job);
             }
-            self.process.say(messages::cancel(&self.batch, lane, &jobs));
-            let new: Vec<JobId> =
-                jobs.into_iter().filter(|job| !self.cancelled.contains(job)).collect();
-            self.cancelled.extend(new);
+            if is_new {
+                self.process.say(messages::cancel(&self.batch, lane, &jobs));
+            }
         }
     }
 
-    fn jobs(&self) -> usize {
-        self.lanes.iter().map(|(_, jobs)| jobs.len()).sum()
+    fn cancel_all(&mut self) {
+        self.cancel(self.lanes.clone());
+        self.is_all_told = true;
     }
 }
 

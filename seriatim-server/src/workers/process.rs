@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use seriatim::limits::BATCH_SIZE_MAX;
 use seriatim::store::LaneId;
 use seriatim::{Context, Steps};
 use tokio::io::{AsyncRead, AsyncWriteExt};
@@ -31,9 +32,10 @@ use crate::config::Launch;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long after SIGTERM, before SIGKILL.
 const TERM_GRACE: Duration = Duration::from_millis(1_500);
-/// Messages that wait for the process to read them. A `perform` waits for a place; of a process
-/// that reads nothing for so long, cancellations are dropped (the timeout still holds).
-const MESSAGES_WAITING_MAX: usize = 1_024;
+/// Messages that wait for the process to read them: the cancellations of all lanes of the largest call, and others. A
+/// `perform` waits for a place; of a process that reads nothing for so long, cancellations are dropped (the timeout still
+/// holds).
+const MESSAGES_WAITING_MAX: usize = 1_024 + BATCH_SIZE_MAX as usize;
 
 /// How a process is to go on. A harder order replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -248,6 +248,35 @@ def handle(lane):
     serving.stop();
 }
 
+/// Reads what comes after its call only when it is asked to end: after all that the node has to say.
+const READS_LATE: &str = "
+import json, pathlib, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+lanes = {lane['lane'] for lane in json.loads(sys.stdin.readline())['lanes']}
+count = len(lanes)
+signal.sigwait({signal.SIGTERM})
+while lanes:
+    message = json.loads(sys.stdin.readline())
+    if message['type'] == 'cancel': lanes.discard(message['lane'])
+pathlib.Path('heard').write_text(str(count))
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_each_lane_of_a_call_of_3_000_hears_of_its_cancellation() {
+    const LANES: u32 = 3_000;
+    let queue = format!("batch_size = {LANES}\nmax_retries = 0");
+    let worker = "process = [\"python3\", \"worker.py\"]\ntimeout = \"2s\"";
+    let ready = Ready::new("fifo", &queue, worker).await;
+    ready.write("worker.py", READS_LATE);
+    let jobs: Vec<Job> =
+        (0..LANES).map(|key| Job::new(QUEUE, &1).unwrap().key(key.to_string())).collect();
+    ready.store.push(Push { now: None, jobs }).await.unwrap();
+    let serving = ready.serve();
+    let heard = async || ready.read("heard") == LANES.to_string();
+    eventually("all lanes have heard", heard).await;
+    serving.stop();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n10_a_changed_program_takes_over_and_the_old_one_finishes_its_calls() {
     let old = "
