@@ -47,7 +47,7 @@ use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
 use program::Programs;
-use reload::Watched;
+use reload::{Paths, Watched};
 use replicate::Replicator;
 use seats::Seats;
 use supervisor::Team;
@@ -145,11 +145,13 @@ impl Workers {
         launch: Launch,
         processes: usize,
         per_process: usize,
-        mut paths: Vec<PathBuf>,
+        named: Vec<PathBuf>,
     ) -> Arc<Seats> {
         let seats = Seats::new(per_process);
         let version = watch::Sender::new(0);
-        paths.extend(launch.words.iter().map(PathBuf::from).filter(|path| path.is_file()));
+        // A program that is not there yet is watched too. A folder is not: it may be where the program writes.
+        let words = launch.words.iter().filter(|word| !word.starts_with('-')).map(PathBuf::from);
+        let paths = Paths { named, words: words.collect() };
         let (stop, changes) = (self.stop.subscribe(), version.subscribe());
         let (told, held) = (self.told.clone(), seats.clone());
         let team = Team { queue, task, launch, seats: held, told, version: changes, stop };

@@ -25,15 +25,41 @@ struct Stamp {
 
 /// The files of one program, and how its processes learn that it has changed.
 pub(crate) struct Watched {
-    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) paths: Paths,
     pub(crate) version: watch::Sender<u64>,
+}
+
+/// Where the files of a program are.
+#[derive(Clone)]
+pub(crate) struct Paths {
+    /// Files and folders that are named as its own.
+    pub(crate) named: Vec<PathBuf>,
+    /// Words that it is started with: of those that name a file, now or later, the file.
+    pub(crate) words: Vec<PathBuf>,
+}
+
+impl Paths {
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        self.named.iter().chain(&self.words)
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        let words = self.words.iter().cloned().filter_map(stamp);
+        self.named.iter().flat_map(|path| stamps(path)).chain(words).collect()
+    }
+
+    /// Those that can be shown: a word that is no file may be a secret.
+    fn shown(&self, stamps: &[Stamp]) -> Vec<&PathBuf> {
+        let is_file = |word: &&PathBuf| stamps.iter().any(|stamp| stamp.path == **word);
+        self.named.iter().chain(self.words.iter().filter(is_file)).collect()
+    }
 }
 
 /// Groups of programs whose files are on the same file systems: one that hangs delays no others.
 pub(crate) fn by_file_system(all: Vec<Watched>) -> Vec<Vec<Watched>> {
     let mut groups = BTreeMap::<_, Vec<Watched>>::new();
     for watched in all {
-        let devices: BTreeSet<u64> = watched.paths.iter().filter_map(|path| device(path)).collect();
+        let devices: BTreeSet<u64> = watched.paths.all().filter_map(|path| device(path)).collect();
         groups.entry(devices).or_default().push(watched);
     }
     groups.into_values().collect()
@@ -54,7 +80,7 @@ pub(crate) async fn watch(programs: Vec<Watched>) {
         let Some(now) = look(&paths).await else { return };
         for ((program, seen), now) in all.iter_mut().zip(now) {
             if seen.has_changed(now) {
-                let paths = &program.paths;
+                let paths = program.paths.shown(&seen.running);
                 tracing::info!(?paths, "the program of a worker has changed");
                 program.version.send_modify(|version| *version += 1);
             }
@@ -83,12 +109,10 @@ impl Seen {
 }
 
 /// The files of each program. None when the process is about to end.
-async fn look(programs: &Arc<[Vec<PathBuf>]>) -> Option<Vec<Vec<Stamp>>> {
+async fn look(programs: &Arc<[Paths]>) -> Option<Vec<Vec<Stamp>>> {
     let programs = programs.clone();
     // A file may be on a network drive that hangs.
-    let look = move || {
-        programs.iter().map(|paths| paths.iter().flat_map(|path| stamps(path)).collect()).collect()
-    };
+    let look = move || programs.iter().map(Paths::stamps).collect();
     tokio::task::spawn_blocking(look).await.ok()
 }
 
@@ -118,7 +142,8 @@ mod tests {
     use super::*;
 
     fn watched(paths: &[&Path]) -> Watched {
-        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let named = paths.iter().map(|path| (*path).to_owned()).collect();
+        let paths = Paths { named, words: Vec::new() };
         Watched { paths, version: watch::Sender::new(0) }
     }
 
@@ -139,6 +164,20 @@ mod tests {
         let mut seen = Seen { running: vec![stamp(1)], before: vec![stamp(1)] };
         let changes = [1, 2, 3, 3, 3, 1, 3].map(|bytes| seen.has_changed(vec![stamp(bytes)]));
         assert_eq!(changes, [false, false, false, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_word_is_watched_from_when_it_names_a_file_and_is_not_shown_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["program", "secret", "output"].map(|name| folder.path().join(name));
+        let paths = Paths { named: Vec::new(), words: names.to_vec() };
+        assert!(paths.stamps().is_empty());
+        std::fs::write(&names[0], "new").unwrap();
+        std::fs::create_dir(&names[2]).unwrap();
+        std::fs::write(names[2].join("result"), "x").unwrap();
+        let stamps = paths.stamps();
+        assert_eq!(stamps.len(), 1);
+        assert_eq!(paths.shown(&stamps), [&names[0]]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -308,6 +308,19 @@ def handle(lane):
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n10_a_program_that_came_after_the_start_of_its_node_is_replaced_when_it_changes() {
+    let team = Team::new("", "", "").await;
+    fs::remove_file(team.site.path("worker.py")).unwrap();
+    let serving = team.site.serve("history.ndjson");
+    team.logs("cannot start a worker process").await;
+    team.install("seen('old')\ndef handle(lane): pass");
+    team.sees("old").await;
+    team.install("seen('new')\ndef handle(lane): pass");
+    team.sees("new").await;
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n11_progress_of_a_call_is_seen_while_it_runs() {
     let body = "
 def handle(lane):
