@@ -94,6 +94,7 @@ pub(super) fn refuse_reserved(key: &str, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn is_default(name: &str) -> bool {
+/// Whether every program gets this variable, unlisted.
+pub(super) fn is_default(name: &str) -> bool {
     DEFAULT.contains(&name) || name.starts_with(DEFAULT_PREFIX)
 }

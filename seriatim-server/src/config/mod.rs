@@ -53,6 +53,7 @@ pub(crate) use bridge::{BridgeConfig, MissingKey, RouteConfig, Sets};
 pub(crate) use bucket::BucketSettings;
 pub(crate) use cron::CronConfig;
 pub(crate) use dashboard::{DashboardConfig, Payloads, ProxyConfig};
+use environment::is_default;
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::in_words;
@@ -321,6 +322,7 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), SetupError> {
+        self.validate_secrets(name)?;
         let tokens: Vec<&str> = self.secret_variables().collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
@@ -357,6 +359,30 @@ impl Config {
         let tokens = self.http.tokens.iter().map(|token| token.token_env.as_str());
         let keys = self.payloads.keys.iter().filter_map(|key| key.env.as_deref());
         tokens.chain(keys).chain(self.workers.iter().flat_map(WorkerConfig::secret_variables))
+    }
+
+    /// Refuses a secret in a variable that is passed to all programs without being listed.
+    fn validate_secrets(&self, name: &str) -> Result<(), SetupError> {
+        let tokens = self.http.tokens.iter().enumerate();
+        let tokens = tokens.map(|(i, token)| (format!("http.tokens[{i}]"), &*token.token_env));
+        let keys = self.payloads.keys.iter().enumerate();
+        let keys = keys.filter_map(|(i, key)| {
+            key.env.as_deref().map(|variable| (format!("payloads.keys[{i}]"), variable))
+        });
+        let workers = self.workers.iter().enumerate().flat_map(|(i, worker)| {
+            let place = format!("workers[{i}] (queue {:?})", worker.queue);
+            worker.secret_variables().map(move |variable| (place.clone(), variable))
+        });
+        let bridges = self.bridges.iter().enumerate().map(|(i, bridge)| {
+            (format!("bridges[{i}] (name {:?})", bridge.name), &*bridge.url_env)
+        });
+        let mut secrets = tokens.chain(keys).chain(workers).chain(bridges);
+        match secrets.find(|(_, variable)| is_default(variable)) {
+            None => Ok(()),
+            Some((place, variable)) => Err(SetupError::invalid(format!(
+                "{name}: {place}: every worker program gets variable {variable}, so no secret may be in it; use one of another name"
+            ))),
+        }
     }
 
     fn validate_periodic(&self, name: &str, tokens: &[&str]) -> Result<(), SetupError> {

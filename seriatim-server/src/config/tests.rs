@@ -463,6 +463,46 @@ fn no_program_gets_the_store_or_a_token_by_its_environment() {
 }
 
 #[test]
+fn no_secret_is_in_a_variable_that_every_program_gets() {
+    let refused = |text: &str| {
+        let text = format!("[queues.a]\nmode = \"parallel\"\n{text}\n");
+        let validated = read(&text, &[]).unwrap().validate("test.toml");
+        validated.err().map(|failure| failure.to_string()).unwrap_or_default()
+    };
+    let worker = "[[workers]]\nqueue = \"a\"\nbuiltin";
+    let bucket = "s3 = \"https://s3.example/b\", region = \"x\", access_key = { env = \"NAME\" }, secret_key";
+    for (text, place) in [
+        (
+            "[http]\ntokens = [{ name = \"ci\", token_env = \"NAME\", role = \"producer\" }]".to_owned(),
+            "http.tokens[0]",
+        ),
+        ("[payloads]\nkeys = [{ file = \"k\" }, { env = \"NAME\" }]".to_owned(), "payloads.keys[1]"),
+        (
+            format!("{worker} = \"http\"\nurl = \"http://a\"\nheaders = {{ A = {{ env = \"NAME\" }} }}"),
+            "workers[0] (queue \"a\")",
+        ),
+        (
+            format!(
+                "{worker} = \"replicate\"\nroots = [\"a\"]\nservers = {{ b = {{ {bucket} = {{ file = \"k\" }} }} }}"
+            ),
+            "workers[0] (queue \"a\")",
+        ),
+        (
+            "[[bridges]]\nname = \"shop\"\nkind = \"sidekiq\"\nurl_env = \"NAME\"\nqueues = [\"a\"]"
+                .to_owned(),
+            "bridges[0] (name \"shop\")",
+        ),
+    ] {
+        assert_eq!(refused(&text), "");
+        for name in ["LC_TOKEN", "LOGNAME"] {
+            let error = refused(&text.replace("NAME", name));
+            let told = format!("test.toml: {place}: every worker program gets variable {name}, so");
+            assert!(error.starts_with(&told), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_contradiction_names_the_queue_and_the_field() {
     let config = read("[queues.a]\nmode = \"parallel\"\ntake = 3\n", &[]).unwrap();
     let error = format!("{:?}", config.declared().unwrap_err());
