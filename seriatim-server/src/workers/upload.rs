@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use super::bucket::{Kept, Object, Part, Sum};
 use super::files::{PIECE_BYTES, Trouble};
 use super::stopped::must_end;
+use crate::base::lock::lock;
 use crate::base::text::hex;
 
 /// Bytes of a part, unless that makes too many. A file of no more goes in one request.
@@ -47,8 +48,8 @@ pub(super) struct Upload<'a> {
     object: &'a Object<'a>,
     source: (&'a File, &'a Path),
     sums: &'a Sums,
-    /// The id of the upload in parts.
-    id: OnceLock<String>,
+    /// The id of the upload in parts, as soon as it is known.
+    id: Mutex<Option<String>>,
 }
 
 impl Sums {
@@ -98,7 +99,7 @@ impl<'a> Upload<'a> {
         source: (&'a File, &'a Path),
         sums: &'a Sums,
     ) -> Self {
-        Self { object, source, sums, id: OnceLock::new() }
+        Self { object, source, sums, id: Mutex::default() }
     }
 
     /// Copies the file there, unless it is there; `told` hears the percentage. `name` is of its steps alone.
@@ -114,8 +115,9 @@ impl<'a> Upload<'a> {
             () = context.cancelled() => Err(Trouble::Stopped),
         };
         // Whoever stops goes on later. Who cancels does not, and would pay for the parts.
-        if matches!(ended, Err(Trouble::Stopped)) && !must_end(context) {
-            self.give_up().await;
+        let is_only_cancelled = context.is_cancelled() && !must_end(context);
+        if is_only_cancelled && matches!(ended, Err(Trouble::Stopped)) {
+            self.give_up(steps, name).await;
         }
         ended
     }
@@ -154,12 +156,12 @@ impl<'a> Upload<'a> {
             let (start, bytes) = self.sums.place(place);
             let etag = match there.get(&number).filter(|part| part.bytes == bytes) {
                 Some(part) => part.etag.clone(),
-                None => self.object.send(id, number, self.read(place)?, sum).await?,
+                None => self.object.send(&id, number, self.read(place)?, sum).await?,
             };
             sent.push((etag, *sum));
             told((start + bytes) as f64 * 100.0 / self.sums.bytes as f64);
         }
-        self.object.complete(id, &sent).await
+        self.object.complete(&id, &sent).await
     }
 
     /// The upload that an earlier attempt began and the parts that the server has of it, or a new one.
@@ -167,29 +169,30 @@ impl<'a> Upload<'a> {
         &self,
         steps: &mut Steps,
         name: &str,
-    ) -> Result<(&str, HashMap<u16, Part>), Trouble> {
+    ) -> Result<(String, HashMap<u16, Part>), Trouble> {
         let failed = |error: seriatim::Error| Trouble::Retry(error.to_string());
         for number in 1.. {
-            let step = format!("{name}, upload {number}");
+            let step = step(name, number);
             match steps.begin(&step).map_err(failed)? {
                 Begun::Cancelled | Begun::Stopping => break,
                 Begun::Ended(noted) => {
                     let Ok(noted) = serde_json::from_value::<Noted>(noted) else { continue };
+                    self.is_known(&noted.upload);
                     if noted.sha256 != self.sums.whole {
                         self.object.abort(&noted.upload).await?;
                     } else if let Some(parts) = self.object.parts(&noted.upload).await? {
-                        let id = self.id.get_or_init(|| noted.upload);
-                        return Ok((id.as_str(), parts.into_iter().collect()));
+                        return Ok((noted.upload, parts.into_iter().collect()));
                     }
                 }
                 Begun::Run => {
                     let upload = self.object.begin(&self.sums.whole).await?;
-                    let id = self.id.get_or_init(|| upload.clone());
-                    let noted = Noted { upload, sha256: self.sums.whole.clone() };
+                    self.is_known(&upload);
+                    let sha256 = self.sums.whole.clone();
+                    let noted = Noted { upload: upload.clone(), sha256 };
                     let noted = serde_json::to_value(noted);
                     let noted = noted.map_err(|error| Trouble::Retry(error.to_string()))?;
                     steps.end(&step, noted).await.map_err(failed)?;
-                    return Ok((id.as_str(), HashMap::new()));
+                    return Ok((upload, HashMap::new()));
                 }
             }
         }
@@ -205,13 +208,31 @@ impl<'a> Upload<'a> {
         if sum == self.sums.parts[place] { Ok(body.into()) } else { Err(changed(path)) }
     }
 
-    /// Tells the server to forget the parts.
-    async fn give_up(&self) {
-        let Some(id) = self.id.get() else { return };
-        if let Err(error) = self.object.abort(id).await {
-            tracing::warn!(?error, "the parts of an upload stay in their bucket");
+    fn is_known(&self, id: &str) {
+        *lock(&self.id) = Some(id.to_owned());
+    }
+
+    /// Tells the server to forget the parts, also those of an earlier attempt to which this one has not come.
+    async fn give_up(&self, steps: &mut Steps, name: &str) {
+        let mut ids: Vec<String> = lock(&self.id).take().into_iter().collect();
+        if ids.is_empty() {
+            for number in 1.. {
+                let Ok(Begun::Ended(noted)) = steps.begin(&step(name, number)) else { break };
+                let noted = serde_json::from_value::<Noted>(noted);
+                ids.extend(noted.ok().map(|noted| noted.upload));
+            }
+        }
+        for id in ids {
+            if let Err(error) = self.object.abort(&id).await {
+                tracing::warn!(?error, "the parts of an upload stay in their bucket");
+            }
         }
     }
+}
+
+/// The step that begins an upload: a new one if the one before has ended, or is of another content.
+fn step(name: &str, number: u32) -> String {
+    format!("{name}, upload {number}")
 }
 
 /// The bytes of a part of a file of so many; none if it is too long.

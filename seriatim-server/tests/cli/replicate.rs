@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
@@ -443,6 +444,33 @@ async fn n13_replicate_leaves_no_parts_of_a_cancelled_job_and_those_of_a_stopped
     serving.stop();
     gate.open();
     assert_eq!((ready.job(id).await.state, bucket.uploads()), (JobState::Queued, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_leaves_no_parts_of_a_job_that_is_cancelled_before_it_goes_on_with_them() {
+    let (gate, heads) = (Gate::default(), AtomicUsize::new(0));
+    let held = gate.clone();
+    let bucket = Bucket::start(move |asked| {
+        let is_of_second = asked == "head" && heads.fetch_add(1, Ordering::SeqCst) > 0;
+        if is_of_second || asked == "part 2" {
+            held.wait();
+        }
+        None
+    });
+    let ready = to_bucket(&bucket, "").await;
+    ready.write("film.mp4", film(LONG_FILM_BYTES));
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["films:"]})).await;
+    let first = ready.serve();
+    let count = |what: &str| bucket.asked().iter().filter(|asked| *asked == what).count();
+    eventually("a part is under way", async || count("part 2") == 1).await;
+    first.kill();
+    let second = ready.serve();
+    eventually("it begins again", async || count("head") == 2).await;
+    ready.cancel(id).await;
+    assert_eq!(ready.ends(id).await.state, JobState::Canceled);
+    second.stop();
+    assert_eq!(bucket.uploads(), 0, "{:?}", bucket.asked());
+    gate.open();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
