@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use seriatim::limits::DELAY_MAX;
 use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, store::TurnJob};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -32,6 +33,8 @@ const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// How long after its push a job is put off without counting a failure: a server that is never ready
 /// must not keep it for ever.
 const PUT_OFF_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Most requests of a worker at once: each is a connection, and a call may have thousands of lanes.
+const REQUESTS_MAX: usize = 256;
 const GIVEN_UP: &str = "the request was aborted";
 
 /// A client with its settings.
@@ -40,6 +43,8 @@ pub(crate) struct Webhook {
     settings: HttpSettings,
     /// Those of the settings.
     headers: HeaderMap,
+    /// A place for each request. Never closed.
+    places: Semaphore,
 }
 
 /// What one request carries.
@@ -77,7 +82,8 @@ impl Webhook {
             let value = header.value().map_err(|why| format!("`headers`: {name}: {why}"))?;
             headers.insert(name, value);
         }
-        Ok(Arc::new(Self { client, settings, headers }))
+        let places = Semaphore::new(REQUESTS_MAX);
+        Ok(Arc::new(Self { client, settings, headers, places }))
     }
 
     /// Runs one call: its lanes side by side, the jobs of each in order.
@@ -130,8 +136,10 @@ impl Webhook {
         Outcome::Done
     }
 
-    /// What the receiver makes of its jobs is `heard` as soon as it has decided.
+    /// What the receiver makes of its jobs is `heard` as soon as it has decided. The wait for a place is the call's time,
+    /// not the request's.
     async fn send(&self, letter: &Letter<'_>, heard: &mut Heard) -> Outcome {
+        let _place = self.places.acquire().await;
         let retry = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
         let request = match self.request(letter) {
             Ok(request) => request,

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use seriatim::store::{Cancel, Declare, JobState, JobView, Push};
 use seriatim::{Client, Job, JobId, Mode, Queue, SharedStore};
 
-use crate::receiver::{Receiver, answer};
+use crate::receiver::{Receiver, answer, read};
 use crate::site::{QUEUE, Serving, Site, eventually, kill, text, wait_until};
 
 /// A site with one worker, and its store.
@@ -341,6 +341,60 @@ async fn http_a_refusal_whose_body_does_not_end_counts_when_the_call_must_end() 
     serving.stop();
     assert_eq!((job.state, job.attempt, requests.load(Ordering::SeqCst)), (JobState::Dead, 1, 1));
     assert_eq!(job.error.as_deref(), Some("the server answered 404 Not Found"));
+}
+
+/// The requests that a server has at once.
+#[derive(Default)]
+struct AtOnce {
+    now: usize,
+    most: usize,
+    /// They are answered.
+    is_open: bool,
+}
+
+/// Answers no request before it is told to.
+fn that_holds() -> (String, Arc<(Mutex<AtOnce>, Condvar)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let shared = Arc::<(Mutex<AtOnce>, Condvar)>::default();
+    let held = shared.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let held = held.clone();
+            std::thread::spawn(move || {
+                if read(&stream).is_none() {
+                    return;
+                }
+                let mut at_once = held.0.lock().unwrap();
+                at_once.now += 1;
+                at_once.most = at_once.most.max(at_once.now);
+                let mut at_once = held.1.wait_while(at_once, |at_once| !at_once.is_open).unwrap();
+                // Before the answer, after which its client may send the next.
+                at_once.now -= 1;
+                drop(at_once);
+                let _ = write!(stream, "HTTP/1.1 {}", answer("204 No Content", "", ""));
+            });
+        }
+    });
+    (url, shared)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_sends_at_most_256_requests_of_a_call_at_once() {
+    const LANES: u32 = 300;
+    let (url, held) = that_holds();
+    let worker = format!("builtin = \"http\"\nurl = \"{url}\"");
+    let ready = Ready::new("fifo", &format!("batch_size = {LANES}"), &worker).await;
+    let jobs: Vec<Job> =
+        (0..LANES).map(|key| Job::new(QUEUE, &1).unwrap().key(key.to_string())).collect();
+    ready.store.push(Push { now: None, jobs }).await.unwrap();
+    let serving = ready.serve();
+    eventually("256 requests", async || held.0.lock().unwrap().most >= 256).await;
+    held.0.lock().unwrap().is_open = true;
+    held.1.notify_all();
+    wait_until(&ready.store, |stats| stats.jobs == 0).await;
+    serving.stop();
+    assert_eq!(held.0.lock().unwrap().most, 256);
 }
 
 const FFMPEG: &str =
