@@ -172,6 +172,7 @@ impl Ffmpeg {
         if bench.transcoded().exists() {
             return Ok(());
         }
+        bench.forget_verified()?;
         let part = bench.mark("part").with_extension(bench.extension());
         let mut command = launch::command(&self.transcoder, &self.environment);
         command.args(["-hide_banner", "-nostdin", "-nostats", "-y", "-progress", "pipe:1"]);
@@ -252,6 +253,15 @@ impl Bench {
 
     fn probed(&self) -> Option<Probed> {
         serde_json::from_slice(&std::fs::read(self.mark("probe.json")).ok()?).ok()
+    }
+
+    /// A mark that is left is of a result that was published, and then moved away before a repeat of the job.
+    fn forget_verified(&self) -> Result<(), Trouble> {
+        let mark = self.mark("verified");
+        match std::fs::remove_file(&mark) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Trouble::at(&mark, error)),
+            _ => Ok(()),
+        }
     }
 
     /// All was done but to clear up: the last attempt broke off there.

@@ -465,6 +465,27 @@ async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_ffmpeg_verifies_again_if_what_it_published_was_moved_away_after_a_crash() {
+    let ready = with_ffmpeg("", "").await;
+    ready.write("hold", "");
+    let serving = ready.serve();
+    let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
+    let held = ready.site.path("held");
+    eventually("it verifies", async || held.exists()).await;
+    serving.kill();
+    fs::remove_file(ready.site.path("hold")).unwrap();
+    // As after a crash between the last rename and the end, if nothing is at the output any more.
+    let folder = format!(".film.mp4.seriatim-{id}");
+    ready.write(&format!("{folder}/verified"), "");
+    fs::remove_file(ready.site.path(&folder).join("transcoded.mp4")).unwrap();
+    ready.write("cut", "");
+    let serving = ready.serve();
+    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    assert_eq!(ready.read("film.mp4"), "duration=10\n", "what is cut short is not published");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_ffmpeg_does_not_publish_what_is_cut_short() {
     let ready = with_ffmpeg("max_retries = 1", "").await;
     ready.write("cut", "");
