@@ -7,7 +7,8 @@ use seriatim::engine::Tick;
 use seriatim::{Failure, Periodic};
 
 use super::group::Group;
-use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
+use super::lines::Tail;
+use super::on_file::each_line;
 use super::printed::Printed;
 use crate::config::{Launch, PeriodicConfig};
 
@@ -29,21 +30,14 @@ async fn run(
 ) -> Result<(), Failure> {
     let start = async { Group::spawn(launch.command()?, Stdio::null()).await };
     let (group, mut child) = start.await.map_err(|error| format!("{}: {error}", launch.name()))?;
-    let mut stdout = child.stdout.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
-    let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut tail = Tail::default();
     let reading = async {
-        let told = async {
-            while let Some(line) = super::lines::next(&mut stdout).await {
-                printed.line("stdout", &line.text);
-            }
-        };
-        let complained = async {
-            while let Some(line) = super::lines::next(&mut stderr).await {
-                printed.line("stderr", &line.text);
-                tail.add(&line.text);
-            }
-        };
+        let told = each_line(stdout, |line| printed.line("stdout", line));
+        let complained = each_line(stderr, |line| {
+            printed.line("stderr", line);
+            tail.add(line);
+        });
         tokio::join!(told, complained);
     };
     let late = async {
