@@ -114,6 +114,15 @@ pub(crate) fn operand(text: &str) -> String {
     if text.starts_with('-') { format!("-- {word}") } else { word }
 }
 
+/// A name as one part of a key of TOML: a dot would divide it.
+pub(crate) fn toml_key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    match !name.is_empty() && name.chars().all(is_bare) {
+        true => name.to_owned(),
+        false => format!("{name:?}"),
+    }
+}
+
 /// JSON on one line, in which no character hides or turns the others: so it is pushed as it is read.
 pub(crate) fn json_plain(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
@@ -188,6 +197,16 @@ mod tests {
         let words = ["a-7", "", "a b", "it's", "$(x)"].map(shell_word);
         assert_eq!(words, ["a-7", "''", "'a b'", r"'it'\''s'", "'$(x)'"]);
         assert_eq!(["a-7", "--all x"].map(operand), ["a-7", "-- '--all x'"]);
+    }
+
+    #[test]
+    fn a_part_of_a_key_of_toml_is_quoted_unless_it_is_bare() {
+        for name in ["mails", "a-b_7", "seriatim.exhausted", "Shop::Sync", ""] {
+            let text = format!("[queues.{}]", toml_key(name));
+            let table: toml::Table = toml::from_str(&text).unwrap();
+            assert!(table["queues"][name].is_table(), "{text}");
+        }
+        assert_eq!(["mails", "a.b"].map(toml_key), ["mails", "\"a.b\""]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::args::{FORGETS, StoreArg, duration};
 use super::push_file::{self, Source};
 use crate::app::find;
 use crate::app::words::{push_status, state_name};
-use crate::base::text::count;
+use crate::base::text::{count, toml_key};
 use crate::base::time::{self, length};
 use crate::cli::output::{Failure, Result, hint, say, say_json};
 use crate::protocol::document::{self, PushedJobs};
@@ -358,7 +358,8 @@ fn tell_made(view: &QueueView, near: &str) {
         false => "without a key",
     };
     hint(format!(
-        "created queue {name}{near} with mode {mode}, the default for a push {why}; for another mode add [queues.{name}] to seriatim.toml: the next `seriatim serve` converts the queue, if its jobs have the keys that the mode needs"
+        "created queue {name}{near} with mode {mode}, the default for a push {why}; for another mode add [queues.{}] to seriatim.toml: the next `seriatim serve` converts the queue, if its jobs have the keys that the mode needs",
+        toml_key(name)
     ));
 }
 

@@ -242,6 +242,11 @@ fn a_queue_that_nothing_defines_is_refused() {
     );
     let said = refused("", &["--queues", "mails"]);
     assert!(said.contains("add [queues.mails] with a mode and [[workers]]"), "{said}");
+    let said = refused("", &["--queues", "mails.eu"]);
+    assert!(
+        said.contains("add [queues.\"mails.eu\"] with a mode"),
+        "a dot would divide it: {said}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use seriatim::{Mode, Queue};
 
 use super::finding::{Finding, Severity};
 use super::look::Seen;
+use crate::base::text::toml_key;
 
 /// `declared`: the queues of the configuration.
 pub(super) fn check(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
@@ -24,7 +25,8 @@ pub(super) fn check(seen: &Seen, declared: &[Queue]) -> Vec<Finding> {
                 view.queue.mode
             ),
             format!(
-                "if the name is right, add [queues.{name}] with a mode to the configuration; if it is a typo, `seriatim jobs --queue {name}` lists its jobs"
+                "if the name is right, add [queues.{}] with a mode to the configuration; if it is a typo, `seriatim jobs --queue {name}` lists its jobs",
+                toml_key(name)
             ),
         ));
     }
@@ -79,7 +81,8 @@ fn stuck(queue: &Queue, view: Option<&QueueView>) -> String {
         false => "its jobs have keys",
     };
     format!(
-        "a push created it, and {why}: `seriatim serve` claims nothing from it; run the jobs with mode = \"{old}\" in [queues.{name}], or delete them (`seriatim jobs --queue {name}`, `seriatim jobs delete ID --yes`): it becomes {mode} when it is empty"
+        "a push created it, and {why}: `seriatim serve` claims nothing from it; run the jobs with mode = \"{old}\" in [queues.{}], or delete them (`seriatim jobs --queue {name}`, `seriatim jobs delete ID --yes`): it becomes {mode} when it is empty",
+        toml_key(name)
     )
 }
 

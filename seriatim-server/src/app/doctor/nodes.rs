@@ -5,7 +5,7 @@ use seriatim::store::{Command, NodeState, NodeView, QueueStats};
 use super::finding::{Finding, Severity};
 use super::look::{LAG_MAX, Seen};
 use crate::app::nodes::{is_full, is_gone, is_late, takes_work, works_on};
-use crate::base::text::{count, operand};
+use crate::base::text::{count, operand, toml_key};
 use crate::base::time::{length, relative};
 
 /// Groups named that are at their limit.
@@ -109,7 +109,8 @@ fn limited(queue: &QueueStats, nodes: &[&NodeView], seen: &Seen) -> Option<Strin
     let (_, usage) = seen.usage.iter().find(|(of, _)| of == name)?;
     let by = |command: String| {
         format!(
-            "{command} changes that until a node with a [queues.{name}] entry starts, so change this too"
+            "{command} changes that until a node with a [queues.{}] entry starts, so change this too",
+            toml_key(name)
         )
     };
     if let Some(why) = usage.reached(settings, None) {

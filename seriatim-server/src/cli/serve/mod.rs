@@ -33,7 +33,7 @@ use super::args::StoreArg;
 use super::deed;
 use crate::app::failures::Failures;
 use crate::app::payloads::{self, Readable};
-use crate::base::text::{count, without_password};
+use crate::base::text::{count, toml_key, without_password};
 use crate::bridges::{self, Bridges};
 use crate::cli::output::{Failure, Result, start_log};
 use crate::config::{
@@ -322,7 +322,8 @@ impl Serve {
             (Some(known), _) => format!("did you mean {known:?}?"),
             (None, false) => format!("it has {}", known.join(", ")),
             (None, true) => format!(
-                "add [queues.{name}] with a mode and [[workers]] with queue = {name:?} to seriatim.toml, or name the file with --config"
+                "add [queues.{}] with a mode and [[workers]] with queue = {name:?} to seriatim.toml, or name the file with --config",
+                toml_key(name)
             ),
         };
         Err(Failure::usage(format!(
