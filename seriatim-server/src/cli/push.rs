@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use seriatim::limits::PRIORITY_MAX;
 use seriatim::names::did_you_mean;
 use seriatim::store::{IdempotencyScope, JobState, Pushed, QueueView, Store};
-use seriatim::{Client, Job, Payload, RunAt, Timestamp};
+use seriatim::{Client, Job, Payload, Queue, RunAt, SharedStore, Timestamp};
 
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file::{self, Source};
@@ -17,6 +17,7 @@ use crate::app::words::{push_status, state_name};
 use crate::base::text::{count, toml_key};
 use crate::base::time::{self, length};
 use crate::cli::output::{Failure, Result, hint, say, say_json};
+use crate::config::Config;
 use crate::protocol::document::{self, PushedJobs};
 use crate::protocol::job_input::split_place;
 
@@ -131,23 +132,29 @@ impl Push {
         if self.dry_run {
             return self.check(jobs);
         }
-        self.store
-            .creating(async |store| {
-                let known = find::known(&*store, &self.queue).await?;
-                let client = Client::new(store.clone()).queues(declared.clone());
-                let pushed = self.push(&*store, client, jobs).await;
-                if known.is_none() {
-                    // Also when only a part of a file came so far.
-                    let made = find::known(&*store, &self.queue).await?;
-                    let others = config.queues.keys().filter(|name| **name != self.queue);
-                    let near = did_you_mean(&self.queue, others.map(String::as_str));
-                    made.iter()
-                        .filter(|view| !view.declared)
-                        .for_each(|view| tell_made(view, &near));
-                }
-                pushed
-            })
-            .await
+        self.store.creating(async |store| self.push_to(store, declared, &config, jobs).await).await
+    }
+
+    /// Pushes, and says if that has made the queue.
+    async fn push_to(
+        &self,
+        store: SharedStore,
+        declared: Option<Queue>,
+        config: &Config,
+        jobs: Jobs<'_>,
+    ) -> Result<()> {
+        let known = find::known(&*store, &self.queue).await?;
+        let client = Client::new(store.clone()).queues(declared);
+        let pushed = self.push(&*store, client, jobs).await;
+        if known.is_none() {
+            // Also when only a part of a file came so far. It is only a hint: if the store is away, what the push says
+            // of it counts.
+            let made = find::known(&*store, &self.queue).await.ok().flatten();
+            let others = config.queues.keys().filter(|name| **name != self.queue);
+            let near = did_you_mean(&self.queue, others.map(String::as_str));
+            made.iter().filter(|view| !view.declared).for_each(|view| tell_made(view, &near));
+        }
+        pushed
     }
 
     /// Tells how many jobs are right, as far as can be seen without the store.
@@ -366,10 +373,11 @@ fn tell_made(view: &QueueView, near: &str) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use clap::Parser;
-    use seriatim::SharedStore;
-    use seriatim::store::{JobQuery, Memory};
+    use seriatim::ErrorKind;
+    use seriatim::store::{JobQuery, Memory, Wrapper};
 
     use super::*;
 
@@ -391,5 +399,42 @@ mod tests {
         let options = store.job(id).await.unwrap().unwrap().options.unwrap();
         let left = options.expires_at.unwrap().since(id.created_at()).as_secs();
         assert!((3_590..=3_600).contains(&left), "{left}");
+    }
+
+    /// A store that is away from the second push on.
+    struct Away {
+        inner: SharedStore,
+        pushes: AtomicUsize,
+    }
+
+    impl Wrapper for Away {
+        fn inner(&self) -> &SharedStore {
+            &self.inner
+        }
+
+        async fn around<T: Send + 'static>(
+            &self,
+            operation: &'static str,
+            call: impl Future<Output = seriatim::Result<T>> + Send + 'static,
+        ) -> seriatim::Result<T> {
+            let more = usize::from(operation == "push");
+            if self.pushes.fetch_add(more, Ordering::SeqCst) + more > 1 {
+                return Err(seriatim::Error::new(ErrorKind::Unavailable, "away"));
+            }
+            call.await
+        }
+    }
+
+    #[tokio::test]
+    async fn where_a_file_goes_on_is_said_also_if_the_store_stays_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.ndjson");
+        std::fs::write(&path, "{\"payload\":1}\n".repeat(1_500)).unwrap();
+        let away = Away { inner: Arc::new(Memory::new()), pushes: AtomicUsize::new(0) };
+        let push = Line::parse_from(["push", "orders", "--file", "jobs.ndjson"]).push;
+        let jobs = Jobs::File(Source::open(&path, 1, "orders").unwrap());
+        let pushed = push.push_to(Arc::new(away), None, &Config::default(), jobs).await;
+        let said = pushed.unwrap_err().to_string();
+        assert!(said.contains("lines 1001 to 1500 may be in the store too"), "{said}");
     }
 }
