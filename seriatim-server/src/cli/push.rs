@@ -16,7 +16,7 @@ use crate::app::find;
 use crate::app::words::{push_status, state_name};
 use crate::base::text::{count, toml_key};
 use crate::base::time::{self, length};
-use crate::cli::output::{Failure, Result, hint, say, say_json};
+use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::config::Config;
 use crate::protocol::document::{self, PushedJobs};
 use crate::protocol::job_input::split_place;
@@ -222,11 +222,8 @@ impl Push {
     async fn push_file(&self, client: &Client, source: Source<'_>, clock: &Clock) -> Result<()> {
         let complete = |job| self.with_options(job, clock.now());
         let loaded = push_file::push(client, source, complete).await?;
-        let (pushed, known) = (loaded.pushed, loaded.known);
-        say(match self.json {
-            true => format!("{{\"pushed\":{pushed},\"duplicate\":{known}}}"),
-            false => format!("pushed {}{}", count(pushed, "job"), loaded.known()),
-        });
+        let told = format!("pushed {}{}", count(loaded.counts.pushed, "job"), loaded.known());
+        tell(self.json, &loaded.counts, told);
         loaded.check()
     }
 

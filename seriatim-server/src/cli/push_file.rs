@@ -6,14 +6,16 @@ use std::path::Path;
 use std::pin::Pin;
 
 use seriatim::store::{PushStatus, Pushed};
-use seriatim::{Client, ErrorKind, Job, Timestamp, shutdown_signal};
+use seriatim::{Client, ErrorKind, Job, shutdown_signal};
 use tokio::sync::mpsc;
 
 use crate::base::text::{MARK, count};
 use crate::base::time::absolute;
 use crate::cli::output::{Failure, Progress, Result, hint};
 use crate::config::in_words;
+use crate::protocol::document::Streamed;
 use crate::protocol::job_input::{JobInput, split_place};
+use crate::protocol::value::Time;
 
 /// Jobs of one chunk.
 const CHUNK_JOBS_MAX: usize = 1_000;
@@ -61,52 +63,43 @@ impl<'a> Source<'a> {
 /// What became of the jobs of a source.
 #[derive(Default)]
 pub(super) struct Loaded {
-    pub(super) pushed: u64,
-    /// Those of them that the store knew already, by their idempotency keys.
-    pub(super) known: u64,
-    refused: Option<Refused>,
-}
-
-/// Jobs whose keys are throttled, in a queue that refuses such pushes.
-struct Refused {
-    jobs: u64,
-    /// Of the first one.
-    line: u64,
-    /// From then on all of them may be pushed again.
-    again_at: Timestamp,
+    pub(super) counts: Streamed,
+    /// The line of the first one whose key is throttled, in a queue that refuses such pushes.
+    first_refused: Option<u64>,
 }
 
 impl Loaded {
     /// The error if some were refused.
     pub(super) fn check(&self) -> Result<()> {
-        let Some(Refused { jobs, line, again_at }) = &self.refused else { return Ok(()) };
-        let (jobs, at) = (count(*jobs, "job"), absolute(*again_at));
-        Err(Failure::failed(format!(
-            "refused: {jobs} of throttled keys, the first one in line {line}; all may be pushed again at {at}"
-        )))
+        self.refused().map_or(Ok(()), |told| Err(Failure::failed(told)))
     }
 
     /// Words for those that were not new.
     pub(super) fn known(&self) -> String {
-        match self.known {
+        match self.counts.duplicate {
             0 => String::new(),
             known => format!(", {known} of them known already"),
         }
     }
 
+    /// Words for those that were refused, behind others.
+    fn and_refused(&self) -> String {
+        self.refused().map(|told| format!("; {told}")).unwrap_or_default()
+    }
+
+    fn refused(&self) -> Option<String> {
+        let (line, Time(again_at)) = (self.first_refused?, self.counts.again_at?);
+        let (jobs, at) = (count(self.counts.throttled, "job"), absolute(again_at));
+        Some(format!(
+            "refused: {jobs} of throttled keys, the first one in line {line}; all may be pushed again at {at}"
+        ))
+    }
+
     fn add(&mut self, lines: &[u64], pushed: &[Pushed]) {
-        let refused = lines.iter().zip(pushed).filter_map(|(line, one)| {
-            Some((*line, one.again_at.filter(|_| one.status == PushStatus::Throttled)?))
-        });
-        self.pushed += pushed.len() as u64;
-        let known = pushed.iter().filter(|one| one.status == PushStatus::Duplicate);
-        self.known += known.count() as u64;
-        for (line, again_at) in refused {
-            let all = self.refused.get_or_insert(Refused { jobs: 0, line, again_at });
-            all.jobs += 1;
-            all.again_at = all.again_at.max(again_at);
-            self.pushed -= 1;
-        }
+        let place = pushed.iter().position(|one| one.status == PushStatus::Throttled);
+        let line = place.and_then(|place| lines.get(place)).copied();
+        self.first_refused = self.first_refused.or(line);
+        self.counts.add(pushed);
     }
 }
 
@@ -149,13 +142,14 @@ pub(super) async fn push(
             return Ok(pusher.all);
         }
         next = chunk.next;
-        progress.tell(pusher.all.pushed, chunk.bytes, chunk.bytes_total);
+        progress.tell(pusher.all.counts.pushed, chunk.bytes, chunk.bytes_total);
     }
     drop(progress);
     Err(Failure::interrupted(format!(
-        "interrupted: {} pushed{}; continue with --from-line {next}",
-        count(pusher.all.pushed, "job"),
-        pusher.all.known()
+        "interrupted: {} pushed{}; continue with --from-line {next}{}",
+        count(pusher.all.counts.pushed, "job"),
+        pusher.all.known(),
+        pusher.all.and_refused()
     )))
 }
 
@@ -347,9 +341,10 @@ impl Pusher<'_> {
         if error.kind() == ErrorKind::Unavailable {
             // No answer came: who goes on from there may push it twice.
             let (place, last) = (place(self.path, first), lines.last().copied().unwrap_or(first));
-            let before = count(self.all.pushed, "job");
+            let before = count(self.all.counts.pushed, "job");
+            let refused = self.all.and_refused();
             return Failure::failed(format!(
-                "{place}: {error} ({before} pushed before it; lines {first} to {last} may be in the store too: continue with --from-line {first} if they are not, or have idempotency keys)"
+                "{place}: {error} ({before} pushed before it; lines {first} to {last} may be in the store too: continue with --from-line {first} if they are not, or have idempotency keys{refused})"
             ));
         }
         // The store names the job by its place in the chunk; nothing of the chunk was pushed.
@@ -364,7 +359,7 @@ impl Pusher<'_> {
 
     fn failed(&self, line: u64, go_on: u64, error: &dyn Display) -> Failure {
         let place = place(self.path, line);
-        let before = match self.all.pushed {
+        let before = match self.all.counts.pushed {
             0 => "nothing was pushed".to_owned(),
             jobs => {
                 let were = if jobs == 1 { "was" } else { "were" };
@@ -373,7 +368,8 @@ impl Pusher<'_> {
                 format!("{jobs} {were} pushed before it{known}; continue with --from-line {go_on}")
             }
         };
-        Failure::failed(format!("{place}: {error} ({before})"))
+        let refused = self.all.and_refused();
+        Failure::failed(format!("{place}: {error} ({before}{refused})"))
     }
 }
 
@@ -429,9 +425,10 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use seriatim::Error;
     use seriatim::store::Memory;
+    use seriatim::{Error, Queue};
 
     use super::*;
 
@@ -439,12 +436,29 @@ mod tests {
     fn of_a_chunk_without_an_answer_it_is_not_said_that_it_was_not_pushed() {
         let client = Client::new(Arc::new(Memory::new()));
         let (jobs, lines) = (Vec::new(), Vec::new());
-        let all = Loaded { pushed: 1_000, ..Loaded::default() };
+        let counts = Streamed { pushed: 1_000, ..Streamed::default() };
+        let all = Loaded { counts, ..Loaded::default() };
         let pusher = Pusher { client: &client, path: Path::new("jobs.ndjson"), all, jobs, lines };
         let of = |kind| pusher.refused(&[1_001, 1_003], 1_001, &Error::new(kind, "no")).to_string();
         let said = of(ErrorKind::Unavailable);
         assert!(said.contains("lines 1001 to 1003 may be in the store too"), "{said}");
         let said = of(ErrorKind::Full);
         assert!(said.ends_with("pushed before it; continue with --from-line 1001)"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_broken_off_also_says_which_jobs_were_refused_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.ndjson");
+        let lines =
+            "{\"key\":\"a\"}\n{\"key\":\"a\"}\n{\"key\":\"b\"}\n{\"key\":\"b\"}\n{\"kye\":1}\n";
+        std::fs::write(&path, lines).unwrap();
+        let client = Client::new(Arc::new(Memory::new()));
+        let queue = Queue::fifo("orders").throttle(Duration::from_secs(3_600)).refuse_throttled();
+        client.declare([queue]).await.unwrap();
+        let source = Source::open(&path, 1, "orders").unwrap();
+        let said = push(&client, source, |job| job).await.err().unwrap().to_string();
+        let before = "(2 jobs were pushed before it; continue with --from-line 5; refused: 2 jobs of throttled keys, the first one in line 2; all may be pushed again at ";
+        assert!(said.contains(before), "{said}");
     }
 }

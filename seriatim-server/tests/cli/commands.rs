@@ -49,7 +49,10 @@ fn one_idempotency_key_is_not_taken_for_several_jobs() {
         text(&pushed)
     );
     let again = site.run(&[&file[..], &["--json"]].concat());
-    assert_eq!(String::from_utf8_lossy(&again.stdout), "{\"pushed\":3,\"duplicate\":2}\n");
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        "{\"pushed\":3,\"merged\":0,\"duplicate\":2,\"throttled\":0}\n"
+    );
 }
 
 #[test]

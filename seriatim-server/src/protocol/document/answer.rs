@@ -39,13 +39,13 @@ pub(crate) struct PushedJobs {
 pub(crate) struct Streamed {
     /// All jobs of the stream that were not refused
     pub(crate) pushed: u64,
-    merged: u64,
-    duplicate: u64,
+    pub(crate) merged: u64,
+    pub(crate) duplicate: u64,
     /// Refused, because their keys are throttled
-    throttled: u64,
+    pub(crate) throttled: u64,
     /// If some were refused: when all of them may be pushed again
     #[serde(skip_serializing_if = "Option::is_none")]
-    again_at: Option<Time>,
+    pub(crate) again_at: Option<Time>,
     /// True if the push created the queue
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<bool>,
