@@ -1,10 +1,10 @@
 //! Commands that change a store are audited like actions of the HTTP API: in the file before they run, in the store
 //! with how they ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -15,6 +15,7 @@ use seriatim::{SharedStore, Timestamp};
 use crate::app::chain::Chain;
 use crate::app::deeds;
 use crate::app::error::status;
+use crate::base::lock::lock;
 use crate::base::text::{one_line, without_password};
 use crate::base::time::absolute;
 use crate::cli::output::{Failure, Result, hint};
@@ -35,7 +36,7 @@ const NOUNS: [(&str, &str); 9] = [
 /// Verbs that only read. All others change something.
 const READS: [&str; 7] = ["list", "show", "preview", "status", "check", "events", "causes"];
 /// Arguments that name what a deed is done to, and how deeds call it.
-const OBJECTS: [(&str, &str); 11] = [
+const OBJECTS: [(&str, &str); 12] = [
     ("queue", "queue"),
     ("queues", "queue"),
     ("key", "key"),
@@ -45,6 +46,7 @@ const OBJECTS: [(&str, &str); 11] = [
     ("ids", "job_id"),
     ("node", "node"),
     ("batch", "batch"),
+    ("operation", "operation"),
     ("name", "name"),
     ("reason", "reason"),
 ];
@@ -55,13 +57,25 @@ const ASKED_BYTES_MAX: usize = 1_000;
 /// Objects of one command that have a deed each in the store. The command line names the others too.
 const DEEDS_MAX: usize = 100;
 const ROLE: &str = "command line";
+/// The status of what was done, as over HTTP.
+const DONE: u16 = 200;
 /// Who did it, and the role, if a row of the inbox asked for it.
 const SQL: &str = "sql";
 
 /// What this process was started to do.
-static DEED: OnceLock<Vec<Told>> = OnceLock::new();
-/// What it is done to, where only the store tells: a name and a value.
-static FOUND: OnceLock<(&str, String)> = OnceLock::new();
+static STARTED: Mutex<Started> =
+    Mutex::new(Started { deeds: Vec::new(), found: None, done: BTreeSet::new() });
+
+/// What a process was started to do, and what came of it.
+#[derive(Clone)]
+struct Started {
+    /// One for each object that the command line names.
+    deeds: Vec<Told>,
+    /// What it is done to, where only the store tells: a name and a value.
+    found: Option<(&'static str, String)>,
+    /// The places of those that are done, also if the command fails at another one.
+    done: BTreeSet<usize>,
+}
 
 /// A deed, as the audit log has it.
 #[derive(Clone, Serialize)]
@@ -135,24 +149,30 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> 
     Book::of(&config).write(&one(objects[0].clone()))?;
     // As over HTTP, the store keeps what people change, not what is pushed.
     if action.contains(' ') {
-        let _ = DEED.set(objects.into_iter().map(one).collect());
+        lock(&STARTED).deeds = objects.into_iter().map(one).collect();
     }
     Ok(())
 }
 
 /// Adds what the store has told to the deed that it keeps.
 pub(super) fn found(on: (&'static str, String)) {
-    let _ = FOUND.set(on);
+    lock(&STARTED).found = Some(on);
+}
+
+/// Says that it is done to the key or the job in this place among those that the command line names: the others may be
+/// refused.
+pub(super) fn done(place: usize) {
+    lock(&STARTED).done.insert(place);
 }
 
 /// Keeps in its store what this process was started to do, and how it ended.
 pub(super) async fn keep<T>(store: &dyn Store, result: &Result<T>) {
-    for told in DEED.get().into_iter().flatten() {
-        let mut told = told.clone();
-        let found = FOUND.get().filter(|(_, value)| !value.is_empty());
-        told.on.extend(found.map(|(name, value)| ((*name).to_owned(), one_line(value))));
-        told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
-            .await;
+    let Started { deeds, found, done } = lock(&STARTED).clone();
+    let found = found.filter(|(_, value)| !value.is_empty());
+    let failed = result.as_ref().err().map(|failure| status(failure.kind()));
+    for (place, mut told) in deeds.into_iter().enumerate() {
+        told.on.extend(found.iter().map(|(name, value)| ((*name).to_owned(), one_line(value))));
+        told.keep(store, failed.filter(|_| !done.contains(&place)).unwrap_or(DONE)).await;
     }
 }
 
@@ -223,7 +243,7 @@ impl Book {
         let told = Told::new((who(), ROLE), action.to_owned(), on, asked);
         self.write(&told)?;
         let result = doing.await;
-        told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| 200))
+        told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| DONE))
             .await;
         result
     }
@@ -245,7 +265,7 @@ impl Book {
         if let Ok(Err(failure)) = written {
             tracing::error!("an action of an SQL session is not in the audit log: {failure}");
         }
-        told.keep(&*store, if is_refused { 409 } else { 200 }).await;
+        told.keep(&*store, if is_refused { 409 } else { DONE }).await;
     }
 
     /// Writes a line if there is an audit log. If that fails, the action must not run.
@@ -337,6 +357,7 @@ mod tests {
         let id = "01a1fd59-5e2c-7000-8001-000000000001";
         assert_eq!(of(&format!("seriatim jobs cancel {id}")), [on(&[("job_id", id)])]);
         assert_eq!(of("seriatim cron pause nightly"), [on(&[("name", "nightly")])]);
+        assert_eq!(of("seriatim operations stop 1795"), [on(&[("operation", "1795")])]);
         assert_eq!(of("seriatim morgue requeue orders --all"), [on(&[("queue", "orders")])]);
         assert_eq!(of("seriatim migrate"), [BTreeMap::new()]);
         assert!(who().starts_with("cli:") && who().contains('@'), "{}", who());

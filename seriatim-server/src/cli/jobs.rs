@@ -8,6 +8,7 @@ use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView, Pa
 use seriatim::{JobId, Mode, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes, duration};
+use super::deed;
 use super::job_events::Events;
 use super::job_filters::FilterArgs;
 use super::tones::{lane_state, of_job};
@@ -288,10 +289,16 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<()> {
             });
         }
     }
-    let unknown = cancelled.iter().filter(|outcome| **outcome == Cancelled::Unknown).count();
+    let mut unknown = 0;
+    for (place, outcome) in cancelled.iter().enumerate() {
+        match outcome {
+            Cancelled::Unknown => unknown += 1,
+            Cancelled::Now | Cancelled::Flagged | Cancelled::Ended => deed::done(place),
+        }
+    }
     match unknown {
         0 => Ok(()),
-        unknown => Err(Failure::failed(format!(
+        unknown => Err(Failure::missing(format!(
             "{unknown} of {} ids are unknown: `seriatim jobs` lists waiting and running jobs",
             ids.len()
         ))),

@@ -8,6 +8,7 @@ use seriatim::{
 };
 
 use super::args::{Common, PageArgs, Reason, Yes};
+use super::deed;
 use super::jobs;
 use super::lane_text;
 use super::tones::lane_state;
@@ -258,26 +259,30 @@ impl Lanes {
     }
 
     async fn act(&self, store: &dyn Store, which: &Which, action: LaneAction) -> Result<()> {
-        let keys = which.keys.iter().map(|key| OneLane::Key(key.clone()));
-        let mut done = 0;
-        for lanes in keys.chain(which.lane.map(OneLane::Lane)) {
-            let acted = actions::act(store, &self.queue, lanes, action).await;
-            done += acted.map_err(|error| broken_off(error, done))?;
-        }
-        let told = format!("{} {}", count(done, "lane"), actions::done(action, done));
-        tell(self.common.json, &Done { count: done }, told);
-        Ok(())
+        let act = async |lane: OneLane| actions::act(store, &self.queue, lane, action).await;
+        self.each(which, act, |lanes| actions::done(action, lanes)).await
     }
 
     async fn release(&self, store: &dyn Store, which: &Which) -> Result<()> {
-        let keys = which.keys.iter().cloned().map(OneLane::Key);
+        let release = async |lane: OneLane| actions::release(store, &self.queue, lane).await;
+        self.each(which, release, |_| "released").await
+    }
+
+    /// Does something to one lane after the other, and says to how many it is done.
+    async fn each(
+        &self,
+        which: &Which,
+        act: impl AsyncFn(OneLane) -> Result<u64, Error>,
+        told: impl Fn(u64) -> &'static str,
+    ) -> Result<()> {
+        let keys = which.keys.iter().map(|key| OneLane::Key(key.clone()));
         let mut done = 0;
-        for lane in keys.chain(which.lane.map(OneLane::Lane)) {
-            let released = actions::release(store, &self.queue, lane).await;
-            released.map_err(|error| broken_off(error, done))?;
-            done += 1;
+        for (place, lane) in keys.chain(which.lane.map(OneLane::Lane)).enumerate() {
+            let acted = act(lane).await;
+            done += acted.map_err(|error| broken_off(error, done))?;
+            deed::done(place);
         }
-        let told = format!("{} released", count(done, "lane"));
+        let told = format!("{} {}", count(done, "lane"), told(done));
         tell(self.common.json, &Done { count: done }, told);
         Ok(())
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use seriatim::store::{JobView, Selected, Selection};
+use seriatim::store::{JobState, JobView, Selected, Selection};
 use seriatim::{JobId, Payload, Rate, SharedStore, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
 use super::causes;
+use super::deed;
 use super::job_filters::{FilterArgs, no_dead_jobs};
 use super::jobs::{hint_more, payload_cell, show_job};
 use super::operations::{carry_out, time_of};
@@ -175,8 +176,9 @@ impl Morgue {
     async fn requeue(&self, store: SharedStore, which: &Which, paced: &Paced) -> Result<()> {
         if let Paced { rate: None, error: None, since: None } = paced {
             find::queue(&*store, &self.queue).await?;
+            let places = self.places_of_dead(&*store, which).await?;
             let acted = act::repeat(&*store, Bulk::Requeue(self.selected(which))).await?;
-            return self.told(acted, which, "requeued");
+            return self.told(acted, which, &places, "requeued");
         }
         if !which.all {
             let wanted = "--rate, --error and --since choose among all dead jobs of the queue: write `--all` instead of ids or keys";
@@ -201,21 +203,35 @@ impl Morgue {
             return Ok(());
         }
         yes.confirm(&format!("deletes {}", which.in_words(&self.queue, dead)))?;
+        let places = self.places_of_dead(store, which).await?;
         let acted = act::repeat(store, Bulk::DeleteDead(self.selected(which))).await?;
-        self.told(acted, which, "deleted")
+        self.told(acted, which, &places, "deleted")
+    }
+
+    /// The places of the ids that are in this morgue: of what it acts on, the store tells only the number.
+    async fn places_of_dead(&self, store: &dyn Store, which: &Which) -> Result<Vec<usize>> {
+        let mut places = Vec::new();
+        for (place, id) in which.ids.iter().enumerate() {
+            let job = store.job(*id).await?;
+            if job.is_some_and(|job| job.state == JobState::Dead && *job.queue == *self.queue) {
+                places.push(place);
+            }
+        }
+        Ok(places)
     }
 
     fn selected(&self, which: &Which) -> Selected {
         Selected { now: None, queue: self.queue.as_str().into(), which: which.selection() }
     }
 
-    fn told(&self, acted: u64, which: &Which, done: &str) -> Result<()> {
+    fn told(&self, acted: u64, which: &Which, places: &[usize], done: &str) -> Result<()> {
         let told = format!("{} {done}", count(acted, "job"));
         tell(self.common.json, &Done { count: acted }, told);
+        places.iter().for_each(|place| deed::done(*place));
         let ids: BTreeSet<&JobId> = which.ids.iter().collect();
         let missing = (ids.len() as u64).saturating_sub(acted);
         if missing > 0 {
-            return Err(Failure::failed(format!(
+            return Err(Failure::missing(format!(
                 "{} not in the morgue of {}: `seriatim morgue {}` lists what is",
                 if missing == 1 { "1 id is".to_owned() } else { format!("{missing} ids are") },
                 self.queue,

@@ -49,7 +49,8 @@ enum Verb {
     /// Stops an operation before its next step; what is done stays done
     Stop {
         /// The operation
-        id: String,
+        #[arg(value_name = "ID")]
+        operation: String,
     },
 }
 
@@ -146,8 +147,8 @@ impl Operations {
                 told(&operations::show(&*store, &id).await?, json);
                 Ok(())
             }
-            Some(Verb::Stop { id }) => {
-                told(&operations::stop(&*store, &id, &who()).await?, json);
+            Some(Verb::Stop { operation }) => {
+                told(&operations::stop(&*store, &operation, &who()).await?, json);
                 Ok(())
             }
             Some(Verb::Preview(which)) => count(&*store, &which.wish(&*store).await?, json).await,

@@ -1,9 +1,12 @@
 //! Who did what.
 
+use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use seriatim::store::Past;
+use seriatim::{Client, Job, Timestamp};
 
 use super::Api;
 use super::client::Request;
@@ -276,6 +279,53 @@ fn what_the_command_line_changes_is_kept_in_the_store_and_listed_with_what_came_
     let table = text(&run(&["audit", "list", "--limit", "2"]));
     assert!(table.contains("queue resume") && table.contains("more: --after "), "{table}");
     assert!(table.contains("refused (404)"), "{table}");
+}
+
+/// The ids of so many dead jobs of `orders`.
+async fn dead_jobs(site: &Site, count: u32) -> Vec<String> {
+    let store = site.store().await;
+    let dead_at = Some(Timestamp::of_this_machine());
+    let past = Past { failures: 1, dead_at, ..Past::default() };
+    let job = |i: u32| Job::new("orders", &i).unwrap().key("dead").past(past.clone());
+    let pushed = Client::new(store.clone()).push_all((0..count).map(job).collect()).await.unwrap();
+    store.close().await.unwrap();
+    pushed.iter().map(|one| one.job_id.to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn of_several_keys_or_jobs_each_is_kept_with_how_it_ended() {
+    let site = Site::new("[queues.orders]\nmode = \"fifo\"\n");
+    assert!(site.run(&["push", "orders", "1", "--key", "a"]).status.success());
+    let pushed = text(&site.run(&["push", "orders", "1", "--key", "b"]));
+    let waits = pushed.split(' ').next().unwrap();
+    let dead = dead_jobs(&site, 1).await.remove(0);
+    let none = "01a1fd59-5e2c-7000-8001-000000000001";
+    for command in [
+        &["lanes", "delete", "orders", "a", "typo", "--yes"][..],
+        &["jobs", "cancel", none, waits],
+        &["morgue", "requeue", "orders", &dead, none],
+        &["operations", "stop", "1795"],
+    ] {
+        let failed = site.run(command);
+        assert_eq!(failed.status.code(), Some(1), "{}", text(&failed));
+    }
+    let kept: Value = serde_json::from_slice(&site.run(&["audit", "--json"]).stdout).unwrap();
+    let told = |deed: &Value| {
+        let names = ["key", "job_id", "operation"];
+        let on = names.iter().find_map(|name| deed["on"][name].as_str()).unwrap();
+        format!("{} {on} {}", deed["action"].as_str().unwrap(), deed["status"])
+    };
+    let told: BTreeSet<String> = kept["entries"].as_array().unwrap().iter().map(told).collect();
+    let expected = [
+        "lane delete a 200".to_owned(),
+        "lane delete typo 404".to_owned(),
+        format!("job cancel {waits} 200"),
+        format!("job cancel {none} 404"),
+        format!("morgue requeue {dead} 200"),
+        format!("morgue requeue {none} 404"),
+        "operation stop 1795 404".to_owned(),
+    ];
+    assert_eq!(told, BTreeSet::from(expected));
 }
 
 #[test]
