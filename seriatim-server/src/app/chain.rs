@@ -31,26 +31,31 @@ impl Chain {
         Ok(Self { file, length: 0, last: blake3::Hash::from_bytes(BEGINNING) })
     }
 
-    /// Appends a JSON object as a line, with the hash of the line before.
-    pub(crate) fn append(&mut self, document: &str) -> io::Result<()> {
+    /// Appends JSON objects as lines, each with the hash of the line before.
+    pub(crate) fn append(&mut self, documents: &[impl AsRef<str>]) -> io::Result<()> {
         // Others that share the file wait; so do they not write between the reading and the writing.
         flock(&self.file, FlockOperation::LockExclusive)?;
-        let done = self.locked_append(document);
+        let done = self.locked_append(documents);
         flock(&self.file, FlockOperation::Unlock)?;
         done
     }
 
-    fn locked_append(&mut self, document: &str) -> io::Result<()> {
+    fn locked_append(&mut self, documents: &[impl AsRef<str>]) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         // A file that was emptied was copied before: what comes now follows its last line.
         if length != self.length && length > 0 {
             self.last = self.read_last(length)?;
         }
-        let open = document.strip_suffix('}').unwrap_or(document);
-        let line = format!("{open}{FIELD}{}\"}}", self.last.to_hex());
-        self.file.write_all(format!("{line}\n").as_bytes())?;
-        self.last = blake3::hash(line.as_bytes());
-        self.length = length + line.len() as u64 + 1;
+        let (mut lines, mut last) = (String::new(), self.last);
+        for document in documents {
+            let (document, begins): (&str, usize) = (document.as_ref(), lines.len());
+            lines += document.strip_suffix('}').unwrap_or(document);
+            lines += &format!("{FIELD}{}\"}}", last.to_hex());
+            last = blake3::hash(&lines.as_bytes()[begins..]);
+            lines.push('\n');
+        }
+        self.file.write_all(lines.as_bytes())?;
+        (self.last, self.length) = (last, length + lines.len() as u64);
         Ok(())
     }
 
@@ -138,7 +143,7 @@ mod tests {
         // Two processes share the file.
         let mut chains = [Chain::open(&path).unwrap(), Chain::open(&path).unwrap()];
         for i in 0..6 {
-            chains[i % 2].append(&format!("{{\"n\":{i}}}")).unwrap();
+            chains[i % 2].append(&[format!("{{\"n\":{i}}}")]).unwrap();
         }
         let lines = written(&path);
         assert_eq!((lines.len(), breaks_at(&lines)), (6, None));
@@ -157,12 +162,24 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_are_written_together_follow_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let mut chain = Chain::open(&path).unwrap();
+        chain.append(&["{\"n\":0}", "{\"n\":1}", "{\"n\":2}"]).unwrap();
+        chain.append(&["{\"n\":3}"]).unwrap();
+        Chain::open(&path).unwrap().append(&["{\"n\":4}"]).unwrap();
+        let lines = written(&path);
+        assert_eq!((lines.len(), breaks_at(&lines)), (5, None));
+    }
+
+    #[test]
     fn a_process_goes_on_behind_a_line_of_any_length() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
         for length in [10, 3 * LAST_BYTES as usize, LAST_BYTES as usize, 10] {
             let document = format!("{{\"n\":\"{}\"}}", "-".repeat(length));
-            Chain::open(&path).unwrap().append(&document).unwrap();
+            Chain::open(&path).unwrap().append(&[document]).unwrap();
         }
         assert_eq!(breaks_at(&written(&path)), None);
     }
@@ -171,18 +188,18 @@ mod tests {
     fn the_chain_goes_on_behind_a_restart_a_rotation_and_a_torn_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
-        Chain::open(&path).unwrap().append("{\"n\":0}").unwrap();
+        Chain::open(&path).unwrap().append(&["{\"n\":0}"]).unwrap();
         let mut chain = Chain::open(&path).unwrap();
-        chain.append("{\"n\":1}").unwrap();
+        chain.append(&["{\"n\":1}"]).unwrap();
         let first = std::fs::read(&path).unwrap();
         let last = verify(&first[..], None).unwrap().last;
         std::fs::write(&path, "").unwrap();
-        chain.append("{\"n\":2}").unwrap();
+        chain.append(&["{\"n\":2}"]).unwrap();
         let second = verify(&std::fs::read(&path).unwrap()[..], last).unwrap();
         assert!(second.broken.is_none() && second.lines == 1);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"n\":3,").unwrap();
-        chain.append("{\"n\":4}").unwrap();
+        chain.append(&["{\"n\":4}"]).unwrap();
         let lines = written(&path);
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert_eq!(breaks_at(&lines), Some(2), "the torn line is told");

@@ -13,7 +13,7 @@ fn an_audit_log_is_followed_to_where_it_breaks() {
         let line = format!(
             "{{\"at\":\"2026-01-31T12:00:00Z\",\"action\":\"{action}\",\"on\":\"orders\"}}"
         );
-        chain.append(&line).unwrap();
+        chain.append(&[line]).unwrap();
     }
     let mut whole = 0;
     let written = std::fs::read(&path).unwrap();

@@ -54,7 +54,7 @@ const OBJECTS: [(&str, &str); 12] = [
 const PAYLOAD: &str = "payload";
 /// Longest command line in the audit log, in bytes.
 const ASKED_BYTES_MAX: usize = 1_000;
-/// Objects of one command that have a deed each in the store. The command line names the others too.
+/// Objects of one command that have a deed each in the store. The file names the others too.
 const DEEDS_MAX: usize = 100;
 const ROLE: &str = "command line";
 /// The status of what was done, as over HTTP.
@@ -119,7 +119,6 @@ fn objects(matches: &ArgMatches) -> Vec<BTreeMap<String, String>> {
             .filter_map(|of| of.get_raw(id))
             .flatten()
             .map(|value| one_line(&value.to_string_lossy()))
-            .take(DEEDS_MAX)
             .collect();
         if values.is_empty() {
             continue;
@@ -134,8 +133,8 @@ fn objects(matches: &ArgMatches) -> Vec<BTreeMap<String, String>> {
     all
 }
 
-/// Writes a line of the audit log if the command changes something and the configuration has an audit log.
-/// If that fails, the command does not run.
+/// Writes a line of the audit log for each object if the command changes something and the configuration has an audit
+/// log. If that fails, the command does not run.
 pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> {
     let Some(action) = action(matches) else { return Ok(()) };
     let file = levels(matches).last().and_then(|of| of.get_one::<PathBuf>("config"));
@@ -143,13 +142,14 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<()> 
     if action == "push" && config.http.audit != Audited::All {
         return Ok(());
     }
-    let asked = asked(&action, matches, arguments);
-    let objects = objects(matches);
-    let one = |on| Told::new((who(), ROLE), action.clone(), on, asked.clone());
-    Book::of(&config).write(&one(objects[0].clone()))?;
+    let (who, asked) = (who(), asked(&action, matches, arguments));
+    let one = |on| Told::new((who.clone(), ROLE), action.clone(), on, asked.clone());
+    let mut deeds: Vec<Told> = objects(matches).into_iter().map(one).collect();
+    Book::of(&config).write(&deeds)?;
     // As over HTTP, the store keeps what people change, not what is pushed.
     if action.contains(' ') {
-        lock(&STARTED).deeds = objects.into_iter().map(one).collect();
+        deeds.truncate(DEEDS_MAX);
+        lock(&STARTED).deeds = deeds;
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ impl Book {
         doing: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let told = Told::new((who(), ROLE), action.to_owned(), on, asked);
-        self.write(&told)?;
+        self.write(std::slice::from_ref(&told))?;
         let result = doing.await;
         told.keep(store, result.as_ref().map_or_else(|failure| status(failure.kind()), |_| DONE))
             .await;
@@ -260,7 +260,7 @@ impl Book {
         };
         let asked = format!("row {} of the inbox", deed.row);
         let told = Told::new((SQL.to_owned(), SQL), format!("job {verb}"), on, asked);
-        let writes = told.clone();
+        let writes = [told.clone()];
         let written = tokio::task::spawn_blocking(move || self.write(&writes)).await;
         if let Ok(Err(failure)) = written {
             tracing::error!("an action of an SQL session is not in the audit log: {failure}");
@@ -268,11 +268,12 @@ impl Book {
         told.keep(&*store, if is_refused { 409 } else { DONE }).await;
     }
 
-    /// Writes a line if there is an audit log. If that fails, the action must not run.
-    fn write(&self, told: &Told) -> Result<()> {
+    /// Writes a line for each if there is an audit log. If that fails, the action must not run.
+    fn write(&self, told: &[Told]) -> Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
-        let line = serde_json::to_string(told).map_err(Failure::failed)?;
-        let written = Chain::open(path).and_then(|mut chain| chain.append(&line));
+        let lines = told.iter().map(serde_json::to_string);
+        let lines = lines.collect::<Result<Vec<String>, _>>().map_err(Failure::failed)?;
+        let written = Chain::open(path).and_then(|mut chain| chain.append(&lines));
         written.map_err(|error| {
             Failure::failed(format!(
                 "nothing was done: cannot write the audit log {}: {error}",

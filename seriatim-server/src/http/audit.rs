@@ -185,7 +185,7 @@ impl Audit {
         let is_done = !status.is_client_error();
         let is_told = is_done || lock(&self.storms).failures.admits("");
         let append = move || {
-            let written = lock(&file).append(&line);
+            let written = lock(&file).append(&[&line]);
             if let Err(error) = written.as_ref()
                 && is_told
             {

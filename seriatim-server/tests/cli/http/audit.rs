@@ -328,6 +328,23 @@ async fn of_several_keys_or_jobs_each_is_kept_with_how_it_ended() {
     assert_eq!(told, BTreeSet::from(expected));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_of_many_deleted_jobs_is_in_the_audit_file() {
+    let site = Site::new("[http]\naudit_file = \"audit.ndjson\"\n");
+    let ids = dead_jobs(&site, 150).await;
+    let named: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let delete = [&["morgue", "delete", "orders"][..], &named, &["--yes"]].concat();
+    let deleted = site.run(&delete);
+    assert!(deleted.status.success(), "{}", text(&deleted));
+    let written = std::fs::read_to_string(site.path("audit.ndjson")).unwrap();
+    let lines: Vec<Value> =
+        written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<&str> = lines.iter().map(|line| line["on"]["job_id"].as_str().unwrap()).collect();
+    assert_eq!(told, named);
+    let verified = site.run(&["audit", "verify", "audit.ndjson"]);
+    assert!(verified.status.success(), "{}", text(&verified));
+}
+
 #[test]
 fn the_figures_of_the_past_are_the_same_by_command_line_and_http() {
     let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
