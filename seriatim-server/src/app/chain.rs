@@ -1,10 +1,10 @@
 //! The file of the audit log: each line carries the hash of the line before, so that a line that was
 //! changed, removed or put in between is noticed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
@@ -16,9 +16,14 @@ const LAST_BYTES: u64 = 64 << 10;
 /// The field at the end of a line.
 const FIELD: &str = ",\"prev\":\"";
 
+/// What the file beside has behind the name.
+const BESIDE: &str = ".last";
+
 /// A file that is appended to. Several processes may share it.
 pub(crate) struct Chain {
     file: File,
+    /// A file with the hash of the last line. After a rotation, who finds an empty log goes on from there.
+    beside: PathBuf,
     /// How long the file was when this process wrote last, and the hash of its last line then.
     length: u64,
     last: blake3::Hash,
@@ -28,7 +33,10 @@ impl Chain {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file =
             OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
-        Ok(Self { file, length: 0, last: blake3::Hash::from_bytes(BEGINNING) })
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(BESIDE);
+        let last = blake3::Hash::from_bytes(BEGINNING);
+        Ok(Self { file, beside: beside.into(), length: 0, last })
     }
 
     /// Appends JSON objects as lines, each with the hash of the line before.
@@ -41,9 +49,12 @@ impl Chain {
     }
 
     fn locked_append(&mut self, documents: &[impl AsRef<str>]) -> io::Result<()> {
-        let length = self.file.metadata()?.len();
-        // A file that was emptied was copied before: what comes now follows its last line.
-        if length != self.length && length > 0 {
+        let found = self.file.metadata()?;
+        let length = found.len();
+        if length == 0 {
+            // It was copied or moved before: what comes now follows its last line, whoever wrote that.
+            self.last = self.kept().unwrap_or(self.last);
+        } else if length != self.length {
             self.last = self.read_last(length)?;
         }
         let (mut lines, mut last) = (String::new(), self.last);
@@ -56,7 +67,31 @@ impl Chain {
         }
         self.file.write_all(lines.as_bytes())?;
         (self.last, self.length) = (last, length + lines.len() as u64);
+        if found.is_file() {
+            // The lines are written: whatever happens to the file beside, they count. Behind by a line, as after a kill
+            // here, it does no harm: it is read only if there are no lines.
+            let _ = self.keep(&found);
+        }
         Ok(())
+    }
+
+    /// The hash in the file beside; none if it cannot be read.
+    fn kept(&self) -> Option<blake3::Hash> {
+        let text = std::fs::read(&self.beside).ok()?;
+        blake3::Hash::from_hex(text.trim_ascii()).ok()
+    }
+
+    /// Writes the hash of the last line into the file beside. All who may write the log may write it too.
+    fn keep(&self, log: &Metadata) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let file = options.open(&self.beside)?;
+        if file.metadata()?.len() == 0 {
+            let _ = fchown(&file, Some(log.uid()), Some(log.gid()));
+            let _ = file.set_permissions(log.permissions());
+        }
+        // All at once and always as long: a kill leaves the one hash or the other.
+        file.write_all_at(format!("{}\n", self.last.to_hex()).as_bytes(), 0)
     }
 
     /// The hash of the last line. One that was torn when its writer was killed is ended first.
@@ -171,6 +206,68 @@ mod tests {
         Chain::open(&path).unwrap().append(&["{\"n\":4}"]).unwrap();
         let lines = written(&path);
         assert_eq!((lines.len(), breaks_at(&lines)), (5, None));
+    }
+
+    #[test]
+    fn a_process_that_has_written_nothing_yet_goes_on_behind_a_rotation_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("audit"), folder.path().join("audit.1"));
+        let append =
+            |n: u32| Chain::open(&path).unwrap().append(&[format!("{{\"n\":{n}}}")]).unwrap();
+        let read = |path: &Path| std::fs::read(path).unwrap();
+        let mut early = Chain::open(&path).unwrap();
+        early.append(&["{\"n\":0}"]).unwrap();
+        append(1);
+        let mut parts = vec![read(&path)];
+        // As `copytruncate` does, for one that has written nothing, and for one that has not written the last line.
+        std::fs::write(&path, "").unwrap();
+        append(2);
+        parts.push(read(&path));
+        std::fs::write(&path, "").unwrap();
+        early.append(&["{\"n\":3}"]).unwrap();
+        parts.push(read(&path));
+        // As `create` does.
+        std::fs::rename(&path, &moved).unwrap();
+        append(4);
+        parts.push(read(&path));
+        let mut last = None;
+        for part in &parts {
+            let seen = verify(&part[..], last).unwrap();
+            assert!(seen.broken.is_none(), "{:?}", seen.broken);
+            last = seen.last;
+        }
+    }
+
+    #[test]
+    fn a_hash_beside_that_is_behind_or_broken_or_not_to_be_written_breaks_no_chain() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, beside) = (folder.path().join("audit"), folder.path().join("audit.last"));
+        let append = || Chain::open(&path).unwrap().append(&["{\"n\":0}"]).unwrap();
+        append();
+        // Whoever wrote the second line was killed before the hash.
+        let behind = std::fs::read(&beside).unwrap();
+        append();
+        std::fs::write(&beside, behind).unwrap();
+        append();
+        std::fs::write(&beside, "no hash").unwrap();
+        append();
+        std::fs::remove_file(&beside).unwrap();
+        std::fs::create_dir(&beside).unwrap();
+        append();
+        let lines = written(&path);
+        assert_eq!((lines.len(), breaks_at(&lines)), (5, None));
+    }
+
+    #[test]
+    fn who_may_read_the_log_may_read_the_hash_beside() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        Chain::open(&path).unwrap().append(&["{\"n\":0}"]).unwrap();
+        let mode = std::fs::metadata(folder.path().join("audit.last")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o640);
     }
 
     #[test]
