@@ -41,6 +41,7 @@ const RETURNED_AT: &str = "seriatim_returned_at";
 impl Returned {
     /// `queue`: of jobs that name none. The error says why it cannot be given back.
     pub(super) fn of(job: &JobView, queue: &str, now: Timestamp) -> Result<Self, String> {
+        refuse_of_batch(job)?;
         let mut fields = fields(job)?;
         let text = |name: &str, fields: &BTreeMap<String, Box<RawValue>>| -> Option<String> {
             serde_json::from_str(fields.get(name)?.get()).ok()
@@ -91,6 +92,18 @@ impl Returned {
         }
         let element = serde_json::to_vec(&fields).map_err(|error| error.to_string())?;
         Ok(Self { place, score: at.as_secs_f64(), queue, element })
+    }
+}
+
+/// Refuses what Sidekiq would not run as a part of its batch. A dead job has ended there: it may go.
+fn refuse_of_batch(job: &JobView) -> Result<(), String> {
+    let Some(options) = &job.options else { return Ok(()) };
+    if options.ended_batch.is_some() {
+        return Err("it is the callback of a batch, whose counts would be lost".to_owned());
+    }
+    match options.batch.is_some() && job.state != JobState::Dead {
+        true => Err("it belongs to a batch, which would end without it".to_owned()),
+        false => Ok(()),
     }
 }
 

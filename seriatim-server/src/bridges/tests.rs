@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use seriatim::store::{JobQuery, JobState, Memory, Push};
+use seriatim::store::{Cancel, JobQuery, JobState, JobView, Memory, Push};
 use seriatim::{Client, Job, RunAt, SharedStore, Timestamp};
 
 use super::batch::of_set;
@@ -205,6 +205,30 @@ async fn a_job_that_is_given_back_twice_is_another_one_each_time_wherever_it_goe
         assert_ne!(at(0).element, bytes.as_bytes());
         assert_ne!(at(0).element, at(1).element, "{:?}", at(0).place);
     }
+}
+
+#[tokio::test]
+async fn a_job_of_a_batch_is_not_given_back() {
+    let store: SharedStore = std::sync::Arc::new(Memory::new());
+    let (client, now) = (Client::new(store.clone()), Timestamp::of_this_machine());
+    client.open_batch("import", Job::new("ends", &1).unwrap()).await.unwrap();
+    let payload = serde_json::json!({ "class": "A", "args": [1] });
+    client.push(Job::new("q", &payload).unwrap().batch("import")).await.unwrap();
+    let job = async |queue: &str| {
+        store.jobs(JobQuery::new(queue, JobState::Queued)).await.unwrap().rows.remove(0)
+    };
+    let refused = |job: &JobView| Returned::of(job, "q", now).err();
+    let mut of_batch = job("q").await;
+    assert_eq!(
+        refused(&of_batch).as_deref(),
+        Some("it belongs to a batch, which would end without it")
+    );
+    of_batch.state = JobState::Dead;
+    assert_eq!(refused(&of_batch), None, "its batch has counted it");
+    store.cancel(Cancel { now: None, jobs: vec![of_batch.id] }).await.unwrap();
+    client.seal_batch("import").await.unwrap();
+    let said = refused(&job("ends").await).unwrap();
+    assert!(said.contains("the callback of a batch"), "{said}");
 }
 
 #[tokio::test]
