@@ -19,7 +19,7 @@ use crate::base::time::{self, length};
 use crate::cli::output::{Failure, Result, hint, say, say_json, tell};
 use crate::config::Config;
 use crate::protocol::document::{self, PushedJobs};
-use crate::protocol::job_input::split_place;
+use crate::protocol::job_input::{JobInput, split_place};
 
 #[derive(Args)]
 pub(crate) struct Push {
@@ -127,7 +127,7 @@ impl Push {
         // What is wrong with them must not create a store.
         let jobs = match &self.file {
             None => Jobs::Given(self.jobs()?),
-            Some(path) => Jobs::File(Source::open(path, self.from_line, &self.queue)?),
+            Some(path) => Jobs::File(Source::open(path, self.from_line)?),
         };
         if self.dry_run {
             return self.check(jobs);
@@ -162,7 +162,7 @@ impl Push {
         let right = match jobs {
             Jobs::Given(jobs) => jobs.len() as u64,
             Jobs::File(source) => {
-                source.check(|job| self.with_options(job, Timestamp::of_this_machine()))?
+                source.check(|line| self.job_of(line, Timestamp::of_this_machine()))?
             }
         };
         say(match self.json {
@@ -190,7 +190,9 @@ impl Push {
         let job = |(place, text): (usize, &String)| {
             let payload = Payload::from_json_text(text)
                 .map_err(|error| unreadable(error, text, several.then_some(place)))?;
-            let job = Job::with_payload(&self.queue, payload);
+            let mut job = Job::with_payload(&self.queue, payload);
+            job.priority = self.priority.unwrap_or(job.priority);
+            job.options.idempotency_scope = self.idempotency_scope.unwrap_or_default();
             let job = self.with_options(job, Timestamp::of_this_machine());
             let wrong = |error: seriatim::Error| error.in_field(format!("jobs[{place}]"));
             job.validate().map_err(|error| told_of_one(wrong(error), several))?;
@@ -220,8 +222,8 @@ impl Push {
     }
 
     async fn push_file(&self, client: &Client, source: Source<'_>, clock: &Clock) -> Result<()> {
-        let complete = |job| self.with_options(job, clock.now());
-        let loaded = push_file::push(client, source, complete).await?;
+        let job = |line| self.job_of(line, clock.now());
+        let loaded = push_file::push(client, source, job).await?;
         let told = format!("pushed {}{}", count(loaded.counts.pushed, "job"), loaded.known());
         tell(self.json, &loaded.counts, told);
         loaded.check()
@@ -251,11 +253,17 @@ impl Push {
         }
     }
 
+    /// The job of a line. What the line names wins over the options.
+    fn job_of(&self, line: JobInput, now: Timestamp) -> seriatim::Result<Job> {
+        let line = line.or(self.priority, self.idempotency_scope);
+        Ok(self.with_options(line.into_job(&self.queue)?, now))
+    }
+
+    /// The job with the options for what it lacks.
     fn with_options(&self, mut job: Job, now: Timestamp) -> Job {
         job.key = job.key.or_else(|| self.key.clone());
         job.task = job.task.or_else(|| self.task.clone());
         job.score = job.score.or(self.score);
-        job.priority = self.priority.unwrap_or(job.priority);
         if job.run_at == RunAt::Now {
             job.run_at = match (self.r#in, self.at) {
                 (Some(length), _) => RunAt::In(length),
@@ -275,7 +283,6 @@ impl Push {
         options.max_retries = options.max_retries.or(self.max_retries);
         options.timeout = options.timeout.or(self.timeout);
         options.expires_at = options.expires_at.or(self.expires_at(now));
-        options.idempotency_scope = self.idempotency_scope.unwrap_or(options.idempotency_scope);
         match &self.build {
             Some(build) if options.consumer_group.is_none() => job.build(build),
             _ => job,
@@ -398,6 +405,21 @@ mod tests {
         assert!((3_590..=3_600).contains(&left), "{left}");
     }
 
+    #[test]
+    fn what_a_line_names_wins_over_the_options_of_the_command_line() {
+        let options = ["--priority", "7", "--idempotency-scope", "store", "--task", "sync"];
+        let line = [&["push", "orders", "--file", "jobs.ndjson"][..], &options].concat();
+        let push = Line::parse_from(line).push;
+        let of = |line: &str| {
+            let line = serde_json::from_str(line).unwrap();
+            let job = push.job_of(line, Timestamp::of_this_machine()).unwrap();
+            (job.priority, job.options.idempotency_scope, job.task)
+        };
+        let named = of(r#"{"priority":100,"idempotency_scope":"key","task":"own"}"#);
+        assert_eq!(named, (100, IdempotencyScope::Key, Some("own".to_owned())));
+        assert_eq!(of("{}"), (7, IdempotencyScope::Store, Some("sync".to_owned())));
+    }
+
     /// A store that is away from the second push on.
     struct Away {
         inner: SharedStore,
@@ -429,7 +451,7 @@ mod tests {
         std::fs::write(&path, "{\"payload\":1}\n".repeat(1_500)).unwrap();
         let away = Away { inner: Arc::new(Memory::new()), pushes: AtomicUsize::new(0) };
         let push = Line::parse_from(["push", "orders", "--file", "jobs.ndjson"]).push;
-        let jobs = Jobs::File(Source::open(&path, 1, "orders").unwrap());
+        let jobs = Jobs::File(Source::open(&path, 1).unwrap());
         let pushed = push.push_to(Arc::new(away), None, &Config::default(), jobs).await;
         let said = pushed.unwrap_err().to_string();
         assert!(said.contains("lines 1001 to 1500 may be in the store too"), "{said}");

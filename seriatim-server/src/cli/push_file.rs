@@ -28,18 +28,17 @@ const LINE_BYTES_MAX: u64 = 8 << 20;
 pub(super) struct Source<'a> {
     path: &'a Path,
     from_line: u64,
-    queue: &'a str,
     lines: Lines,
 }
 
 impl<'a> Source<'a> {
     /// Fails if the file cannot be read, before there is a store for its jobs.
-    pub(super) fn open(path: &'a Path, from_line: u64, queue: &'a str) -> Result<Self> {
-        Ok(Self { path, from_line, queue, lines: Lines::open(path)? })
+    pub(super) fn open(path: &'a Path, from_line: u64) -> Result<Self> {
+        Ok(Self { path, from_line, lines: Lines::open(path)? })
     }
 
     /// Reads all jobs, and counts them.
-    pub(super) fn check(mut self, complete: impl Fn(Job) -> Job) -> Result<u64> {
+    pub(super) fn check(mut self, job: impl Fn(JobInput) -> seriatim::Result<Job>) -> Result<u64> {
         let wrong = |line: u64, error: &dyn Display| {
             Failure::failed(format!("{}: {error}", place(self.path, line)))
         };
@@ -48,7 +47,7 @@ impl<'a> Source<'a> {
         loop {
             let chunk = self.lines.chunk();
             for (number, text) in &chunk.lines {
-                parse(text, self.queue, &complete).map_err(|error| wrong(*number, &error))?;
+                parse(text, &job).map_err(|error| wrong(*number, &error))?;
                 jobs += 1;
             }
             match chunk.wrong {
@@ -103,12 +102,12 @@ impl Loaded {
     }
 }
 
-/// Pushes all jobs of a source; `complete` adds the options of the command line. A signal stops it between two chunks, with
-/// the line from which to continue.
+/// Pushes all jobs of a source; `job` makes each, with the options of the command line. A signal stops it between two
+/// chunks, with the line from which to continue.
 pub(super) async fn push(
     client: &Client,
     source: Source<'_>,
-    complete: impl Fn(Job) -> Job,
+    job: impl Fn(JobInput) -> seriatim::Result<Job>,
 ) -> Result<Loaded> {
     let (jobs, lines) = (Vec::new(), Vec::new());
     let mut pusher = Pusher { client, path: source.path, all: Loaded::default(), jobs, lines };
@@ -122,7 +121,7 @@ pub(super) async fn push(
         };
         let mut wrong = None;
         for (number, text) in chunk.lines {
-            match parse(&text, source.queue, &complete) {
+            match parse(&text, &job) {
                 Ok(job) => {
                     pusher.jobs.push(job);
                     pusher.lines.push(number);
@@ -384,8 +383,8 @@ fn place(path: &Path, line: u64) -> String {
     }
 }
 
-/// The job of a line, with the options of the command line, checked as far as possible without the store.
-fn parse(text: &str, queue: &str, complete: impl Fn(Job) -> Job) -> Result<Job> {
+/// The job of a line, checked as far as possible without the store.
+fn parse(text: &str, job: impl Fn(JobInput) -> seriatim::Result<Job>) -> Result<Job> {
     // A list would be read as the fields of a job, in their order.
     if !text.trim_start().starts_with('{') {
         return Err(Failure::failed(
@@ -394,7 +393,7 @@ fn parse(text: &str, queue: &str, complete: impl Fn(Job) -> Job) -> Result<Job> 
     }
     let line: JobInput =
         serde_json::from_str(text.trim_end()).map_err(|error| unreadable(text, &error))?;
-    let job = complete(line.into_job(queue)?);
+    let job = job(line)?;
     job.validate()?;
     Ok(job)
 }
@@ -456,8 +455,9 @@ mod tests {
         let client = Client::new(Arc::new(Memory::new()));
         let queue = Queue::fifo("orders").throttle(Duration::from_secs(3_600)).refuse_throttled();
         client.declare([queue]).await.unwrap();
-        let source = Source::open(&path, 1, "orders").unwrap();
-        let said = push(&client, source, |job| job).await.err().unwrap().to_string();
+        let source = Source::open(&path, 1).unwrap();
+        let pushed = push(&client, source, |line| line.into_job("orders")).await;
+        let said = pushed.err().unwrap().to_string();
         let before = "(2 jobs were pushed before it; continue with --from-line 5; refused: 2 jobs of throttled keys, the first one in line 2; all may be pushed again at ";
         assert!(said.contains(before), "{said}");
     }

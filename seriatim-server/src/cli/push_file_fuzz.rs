@@ -18,7 +18,7 @@ fn each_line_of_a_file_is_a_job_or_explained() {
         loop {
             let chunk = lines.chunk();
             for (_, text) in chunk.lines {
-                match parse(&text, "orders", |job| job) {
+                match parse(&text, |line| line.into_job("orders")) {
                     Ok(job) => {
                         jobs += 1;
                         let _ = (job.payload_digest(), job.due_at(Timestamp::MAX));

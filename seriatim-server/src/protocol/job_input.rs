@@ -83,6 +83,12 @@ fn spellings(schema: &mut Schema) {
 }
 
 impl JobInput {
+    /// With these where it names none. A job always has both, and no longer tells whether they were named.
+    pub(crate) fn or(self, priority: Option<u16>, scope: Option<IdempotencyScope>) -> Self {
+        let idempotency_scope = self.idempotency_scope.or(scope);
+        Self { priority: self.priority.or(priority), idempotency_scope, ..self }
+    }
+
     /// The job, for this queue.
     pub(crate) fn into_job(self, queue: &str) -> Result<Job> {
         seriatim::store::refuse_reserved_queue(queue)?;
