@@ -27,11 +27,12 @@ pub(crate) fn in_words(schedule: &str) -> String {
         ("*", "*") => {}
         ("*", weekday) => parts.push(format!("on {}", named(weekday, weekday_name, "day of week"))),
         (day, "*") => parts.push(format!("on {}", named(day, month_day, "day of month"))),
-        (day, weekday) => parts.push(format!(
-            "on {} or {}",
-            named(day, month_day, "day of month"),
-            named(weekday, weekday_name, "day of week")
-        )),
+        (day, weekday) => {
+            // As in every cron: with a star in front of one of them, a day must be in both.
+            let link = if day.starts_with('*') || weekday.starts_with('*') { "and" } else { "or" };
+            let day = named(day, month_day, "day of month");
+            parts.push(format!("on {day} {link} {}", named(weekday, weekday_name, "day of week")));
+        }
     }
     if month != "*" {
         parts.push(format!("in {}", named(month, month_name, "month")));
@@ -140,6 +141,8 @@ mod tests {
             ("*/5 9-17 * * *", "every 5 minutes of hour 9-17"),
             ("0 0 * * 5#3", "at 00:00, on day of week 5#3"),
             ("0 0 13 * fri", "at 00:00, on day 13 or Friday"),
+            ("0 0 */2 * 1", "at 00:00, on day of month */2 and Monday"),
+            ("0 0 13 * */2", "at 00:00, on day 13 and day of week */2"),
             ("0 0 15W * *", "at 00:00, on day of month 15W"),
             ("nonsense", "nonsense"),
         ] {
