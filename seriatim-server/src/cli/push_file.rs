@@ -216,19 +216,26 @@ impl Lines {
     }
 
     fn next(&mut self) -> Result<Option<String>> {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         self.number += 1;
-        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes);
         let read = read.map_err(Failure::failed)? as u64;
         self.bytes += read;
         match read {
-            0 => Ok(None),
+            0 => return Ok(None),
+            // Before it is read as text: the cut may be within a character.
             LINE_BYTES_MAX => {
-                Err(Failure::failed(format!("the line is longer than {LINE_BYTES_MAX} bytes")))
+                let wrong = format!("the line is longer than {LINE_BYTES_MAX} bytes");
+                return Err(Failure::failed(wrong));
             }
-            _ if self.number == 1 && text.starts_with(MARK) => Ok(Some(text.split_off(MARK.len()))),
-            _ => Ok(Some(text)),
+            _ => {}
         }
+        let no_text = |_| Failure::failed("the line is not valid UTF-8");
+        let mut text = String::from_utf8(bytes).map_err(no_text)?;
+        if self.number == 1 && text.starts_with(MARK) {
+            text.drain(..MARK.len());
+        }
+        Ok(Some(text))
     }
 
     /// Skips the lines before this one. An error if there are too few.
@@ -443,6 +450,19 @@ mod tests {
         assert!(said.contains("lines 1001 to 1003 may be in the store too"), "{said}");
         let said = of(ErrorKind::Full);
         assert!(said.ends_with("pushed before it; continue with --from-line 1001)"), "{said}");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_called_so_also_if_it_is_cut_within_a_character() {
+        let said = |bytes: Vec<u8>| {
+            let reader: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(bytes));
+            let reader = BufReader::new(reader);
+            let mut lines = Lines { reader, number: 0, bytes: 0, bytes_total: None };
+            lines.next().unwrap_err().to_string()
+        };
+        let long = format!("x{}", "é".repeat(LINE_BYTES_MAX as usize / 2));
+        assert_eq!(said(long.into_bytes()), "the line is longer than 8388608 bytes");
+        assert_eq!(said(b"\xff\n".to_vec()), "the line is not valid UTF-8");
     }
 
     #[tokio::test]
