@@ -23,11 +23,7 @@ const LOOKED_UP_MAX: usize = 50;
 
 /// All entries, of all nodes.
 pub(crate) async fn all(store: &dyn Store) -> Result<CronEntries> {
-    let (all, now) = (schedules(store).await?, store.now().await?);
-    let mut cron = Vec::with_capacity(all.len());
-    for (i, schedule) in all.iter().enumerate() {
-        cron.push(document(store, schedule, now, i < LOOKED_UP_MAX).await?);
-    }
+    let (cron, _) = page(store, "", usize::MAX).await?;
     Ok(CronEntries { cron })
 }
 
@@ -39,12 +35,12 @@ pub(crate) async fn page(
 ) -> Result<(Vec<CronEntry>, bool)> {
     let (all, now) = (schedules(store).await?, store.now().await?);
     let behind = all.iter().filter(|schedule| schedule.name.as_str() > after);
-    let rows: Vec<&Schedule> = behind.take(rows_max + 1).collect();
-    let mut cron = Vec::with_capacity(rows.len());
-    for schedule in rows.iter().take(rows_max) {
-        cron.push(document(store, schedule, now, true).await?);
+    let behind: Vec<&Schedule> = behind.collect();
+    let mut cron = Vec::new();
+    for (i, schedule) in behind.iter().take(rows_max).enumerate() {
+        cron.push(document(store, schedule, now, i < LOOKED_UP_MAX).await?);
     }
-    Ok((cron, rows.len() > rows_max))
+    Ok((cron, behind.len() > rows_max))
 }
 
 async fn one(store: &dyn Store, schedule: &Schedule) -> Result<CronEntry> {
