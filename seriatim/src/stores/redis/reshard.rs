@@ -109,16 +109,17 @@ impl Redis {
                 name.is_some_and(|name| known.layout.home(name) != shard.shard)
             };
             let of_lane = |field: &str| strange(Some(field));
-            left.lanes += self.count_fields(shard, "keys", any, of_lane).await?;
+            left.lanes += if shard.shard >= known.layout.shards {
+                // Nothing is pushed here any more. Some lanes may have no key, in a keyed queue those from before.
+                let cmd = redis::cmd("HLEN").arg(self.key(shard, "lanes")).to_owned();
+                single(self.link.query(&cmd).await?)?.int()? as u64
+            } else {
+                self.count_fields(shard, "keys", any, of_lane).await?
+            };
             let of_idem = |field: &str| match field.split_once('\0') {
                 Some((key, _)) if keyed => strange(Some(key)),
                 other => strange(other.map(|(_, idempotency_key)| idempotency_key)),
             };
-            if !keyed && shard.shard >= known.layout.shards {
-                // These lanes have no key. Nothing is pushed here any more.
-                let cmd = redis::cmd("HLEN").arg(self.key(shard, "lanes")).to_owned();
-                left.lanes += single(self.link.query(&cmd).await?)?.int()? as u64;
-            }
             if any && !left.is_nothing() {
                 return Ok(left);
             }

@@ -224,6 +224,23 @@ async fn jobs_without_a_key_that_wait_in_a_shard_too_many_are_claimed() {
 }
 
 #[tokio::test]
+async fn lanes_without_a_key_of_a_queue_that_got_keys_are_claimed_from_a_shard_too_many() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::parallel("q"), 4)).await;
+    for i in 0..8 {
+        push(&store, vec![Job::new("q", &i).unwrap()]).await;
+    }
+    bury_all(&store, 8).await;
+    declare(&store, in_shards(Queue::fifo("q"), 4)).await;
+    assert_eq!(store.requeue(all_dead()).await.unwrap().count, 8);
+    let answer = store.reshard("q".into(), 2).await.unwrap();
+    assert_eq!((answer.older, answer.lanes_left), (1, 4), "two of each of two shards");
+    assert_eq!(drain(&store).await, 8);
+    assert_eq!(store.reshard("q".into(), 2).await.unwrap().older, 0);
+}
+
+#[tokio::test]
 async fn dead_jobs_without_a_key_are_requeued_where_they_are_claimed() {
     let prefix = new_prefix();
     let store = open(&prefix).await;
