@@ -114,12 +114,13 @@ if S.mode == mode and S.merge == merge then
 end
 local again = number_of('lanes') > 0
 if again then
-  local convertible = adopted == '' and not S.declared and S.mode ~= 'parallel'
-    and mode ~= 'parallel' and number_of('running') == 0
-  if not convertible then
+  -- What the first shard has decided stands: what came here before this shard heard of it is converted too. To or from
+  -- `parallel` it keeps its key, or has none, like what is requeued.
+  local convertible = adopted ~= '' or not S.declared and S.mode ~= 'parallel' and mode ~= 'parallel'
+  if not convertible or number_of('running') > 0 then
     return { 'CONFLICT', S.mode, S.merge, S.declared and 1 or 0, number_of('running') > 0 and 1 or 0 }
   end
-  if number_of('jobs') > CONVERTED_JOBS_MAX then return { 'BIG', number_of('jobs') } end
+  if adopted == '' and number_of('jobs') > CONVERTED_JOBS_MAX then return { 'BIG', number_of('jobs') } end
 end
 if dry then return { 'OK', version } end
 local list = again and all_open()

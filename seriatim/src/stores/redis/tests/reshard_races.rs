@@ -143,6 +143,45 @@ async fn a_queue_that_is_paused_while_its_shards_change_is_paused_in_all_of_them
 }
 
 #[tokio::test]
+async fn what_is_pushed_while_the_mode_of_its_queue_changes_is_claimed_in_the_one_that_stands() {
+    let four = Layout { shards: 4, older: vec![], span: 4, changed: false, floor: 0 };
+    let names: Vec<String> = keys(40).into_iter().filter(|name| four.home(name) == 2).collect();
+    let there = |mode: Mode, i: u32| match mode.is_keyed() {
+        true => job(&names[0], i),
+        // Its idempotency key says where it goes.
+        false => Job::new("q", &i).unwrap().idempotency_key(&*names[i as usize]),
+    };
+    let changes =
+        [(Mode::Fifo, Mode::Exclusive), (Mode::Fifo, Mode::Parallel), (Mode::Parallel, Mode::Fifo)];
+    for (before, after) in changes {
+        let mut ended = false;
+        for answers in 0..ANSWERS_MAX {
+            let prefix = new_prefix();
+            let (store, client) = (open(&prefix).await, open(&prefix).await);
+            declare(&store, in_shards(Queue::new("q", before), 4)).await;
+            client.known("q").await.unwrap();
+            let queues = vec![in_shards(Queue::new("q", after), 4)];
+            let mut change = pin!(store.declare(Declare { now: None, queues }));
+            ended = advance(answers, change.as_mut()).await.is_some();
+            let pushed = client.push(Push { now: None, jobs: vec![there(before, 0)] }).await;
+            if !ended {
+                // The job may be a reason to refuse it.
+                let _ = change.await;
+            }
+            let mode = store.current("q").await.unwrap().queue.mode;
+            push(&store, vec![there(mode, 1)]).await;
+            let count = drain(&store).await;
+            let expected = usize::from(pushed.is_ok()) + 1;
+            assert_eq!(count, expected, "{before} to {after}, after {answers} answers");
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "the last one came to its end");
+    }
+}
+
+#[tokio::test]
 async fn what_an_engine_declares_stands_whenever_it_comes() {
     for is_pushed in [false, true] {
         let mut ended = false;
