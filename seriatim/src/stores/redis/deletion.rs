@@ -34,12 +34,27 @@ impl Redis {
             self.adopt(&closed).await?;
             // A shard that had not adopted the version may have granted a claim meanwhile.
             if let Err(claimed) = self.check_unclaimed(&closed).await {
-                if !known.closing && self.set_flags(&closed, known.paused, false).await? {
-                    self.adopt(&*self.current(name).await?).await?;
+                if !known.closing {
+                    self.open_again(name, known.paused).await?;
                 }
                 return Err(claimed);
             }
             return Ok(closed);
+        }
+        Err(changing(name))
+    }
+
+    /// Opens a queue again that this call has closed. Earlier builds may change its shards meanwhile.
+    async fn open_again(&self, name: &str, paused: bool) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let closed = self.current(name).await?;
+            if !closed.closing {
+                return Ok(());
+            }
+            if self.set_flags(&closed, paused, false).await? {
+                let open = self.current(name).await?;
+                return self.adopt(&open).await;
+            }
         }
         Err(changing(name))
     }

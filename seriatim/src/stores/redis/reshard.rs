@@ -11,7 +11,7 @@ use super::link::GLOBAL_RUN;
 use super::memo::Known;
 use super::queues::{ATTEMPTS, changing};
 use super::reply::{Fields, Shard, single};
-use crate::contract::errors::no_queue;
+use crate::contract::errors::{is_closing, no_queue};
 use crate::model::{Error, ErrorKind, Queue, Result};
 use crate::stores::json::json;
 
@@ -36,6 +36,9 @@ impl Redis {
     pub(super) async fn with_shards(&self, queue: &str, shards: u16) -> Result<Arc<Known>> {
         for _ in 0..ATTEMPTS {
             let mut known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
+            if known.closing {
+                return Err(is_closing(queue));
+            }
             if known.layout.with(shards).is_some() && !known.layout.older.is_empty() {
                 // The older shards may already be empty.
                 self.adopt(&known).await?;
@@ -76,8 +79,12 @@ impl Redis {
         Ok(known)
     }
 
-    /// Writes a layout. `None` if the queue has another version than `known`.
+    /// Writes a layout. `None` if the queue has another version than `known`, or is being deleted: a deletion that turns out to be
+    /// refused opens the version that it has closed.
     async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
+        if known.closing {
+            return Ok(None);
+        }
         let queue = Queue { shards: layout.shards, ..known.queue.clone() };
         let definition = json(&queue)?;
         let mut fields = Args::default();

@@ -182,6 +182,43 @@ async fn what_is_pushed_while_the_mode_of_its_queue_changes_is_claimed_in_the_on
 }
 
 #[tokio::test]
+async fn a_queue_whose_deletion_is_refused_while_its_shards_change_takes_jobs_and_gives_them() {
+    let (mut ended, mut refused) = (false, 0);
+    for answers in 0..ANSWERS_MAX {
+        let prefix = new_prefix();
+        let (store, other) = (open(&prefix).await, open(&prefix).await);
+        declare(&store, in_shards(Queue::fifo("q"), 3)).await;
+        push(&store, one_of_each(&keys(9), 1)).await;
+        let worker = open(&prefix).await;
+        worker.known("q").await.unwrap();
+        let request = DeleteQueue { queue: "q".into(), rows_max: 100 };
+        let mut deletion = pin!(store.delete_queue(request));
+        let answer = advance(answers, deletion.as_mut()).await;
+        ended = answer.is_some();
+        // In shards that have not adopted yet that the queue is closed. All of this may be refused.
+        let _ = worker.claim(claim_request("q", 9)).await;
+        let _ = other.reshard("q".into(), 5).await;
+        let answer = match answer {
+            Some(answer) => answer,
+            None => deletion.await,
+        };
+        if answer.is_err() {
+            refused += 1;
+            let last = open(&prefix).await;
+            push(&last, vec![job("new", 2)]).await;
+            let turns = claim(&last, 20).await;
+            let is_new = |turn: &Turn| turn.key.as_deref() == Some("new");
+            assert!(turns.iter().any(is_new), "after {answers} answers");
+        }
+        if ended {
+            break;
+        }
+    }
+    assert!(ended, "the last one came to its end");
+    assert!(refused > 0, "some were refused");
+}
+
+#[tokio::test]
 async fn what_an_engine_declares_stands_whenever_it_comes() {
     for is_pushed in [false, true] {
         let mut ended = false;
