@@ -114,6 +114,13 @@ impl Lock {
         }
     }
 
+    /// The queues to lock that exist and are not among these.
+    pub(super) fn unlocked(&self, queues: &Queues, locked: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut wanted = self.gates(queues);
+        wanted.retain(|number| queues.contains_key(number) && !locked.contains(number));
+        wanted
+    }
+
     /// The statement that a transaction with this lock begins with.
     pub(super) fn first_statement(&self, gates: &BTreeSet<u32>) -> String {
         if self.waits_briefly() {

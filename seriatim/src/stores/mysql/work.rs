@@ -63,14 +63,14 @@ impl<'a> Work<'a> {
         let clause = if lock.is_alone() { "FOR UPDATE" } else { "" };
         let access = if lock.is_look() { "READ ONLY" } else { "READ WRITE" };
         let known = definitions.known();
-        let gates = lock.gates(&known.queues);
-        let locks = lock.first_statement(&gates);
+        let locks = lock.first_statement(&lock.gates(&known.queues));
         let sql = format!(
             "START TRANSACTION {access}; {locks}; SELECT {CLOCK}, definitions \
              FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
         );
         let (loan, answers) = pool.first(sql.trim_end_matches(';'), &lock.undo()).await?;
-        let mut answers = answers.into_iter().skip(2);
+        let mut answers = answers.into_iter().skip(1);
+        let locked = numbers_of(answers.next().map(|answer| answer.rows).unwrap_or_default())?;
         let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
             return Err(super::migrate::not_set_up().into());
@@ -78,7 +78,7 @@ impl<'a> Work<'a> {
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
         let mut work = Self::on(Session::Ours(loan), lock, now.unwrap_or(clock));
         work.ahead = answers.collect();
-        match work.define(definitions, known, gates, stamp).await {
+        match work.define(definitions, known, locked, stamp).await {
             Ok(()) => Ok(work),
             Err(fail) => Err(work.undo_after(fail).await),
         }
@@ -112,8 +112,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those that
-    /// are. `stamp`: the version, read after that.
+    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those whose gates
+    /// were there to be locked. A queue may be deleted, and another one made with its number, while this waits for its gate.
+    /// `stamp`: the version, read after that.
     async fn define(
         &mut self,
         definitions: &Definitions,
@@ -122,15 +123,22 @@ impl<'a> Work<'a> {
         stamp: i64,
     ) -> Try<()> {
         if known.stamp != stamp {
+            let mut looked = None;
             loop {
                 known = Arc::new(Known::read(self.run(Known::SQL).await?)?);
                 definitions.keep(&known);
-                let wanted = self.lock.gates(&known.queues);
-                if wanted.is_subset(&locked) {
+                let missing = self.lock.unlocked(&known.queues, &locked);
+                // Nothing has changed since the last look: such a queue has no gate.
+                if missing.is_empty() || looked == Some(known.stamp) {
                     break;
                 }
-                self.run(&self.lock.lock_gates(&wanted)).await?;
-                locked = wanted;
+                // It must wait for them before it locks the definitions.
+                if self.lock.is_alone() {
+                    return Err(Fail::Open(missing));
+                }
+                looked = Some(known.stamp);
+                let rows = self.rows(&self.lock.lock_gates(&missing)).await?;
+                locked.extend(numbers_of(rows)?);
             }
         }
         self.give_definitions(known);
@@ -422,6 +430,11 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
+}
+
+/// The queues of which these gates are.
+fn numbers_of(gates: Vec<Row>) -> Try<BTreeSet<u32>> {
+    gates.into_iter().map(|row| Ok(Columns::of(row).int()? as u32)).collect()
 }
 
 /// The lanes with these numbers. The optimiser would read the whole table where its statistics are old.
