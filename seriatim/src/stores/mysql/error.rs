@@ -94,6 +94,13 @@ impl Fail {
     }
 }
 
+/// A change of a queue's mode, or its deletion, that has given way until its end.
+pub(super) fn held_open() -> Error {
+    let message = "the queue cannot be changed now: a transaction that pushed to it, or settled its jobs, was open for all \
+                   of this call's time (call_timeout in the URL). Let it end, then repeat this";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 /// The error of a call. The driver's error is its source; it never contains a password.
 pub(super) fn of_driver(e: Driver) -> Error {
     let (kind, message) = match &e {

@@ -9,7 +9,8 @@ use crate::contract::{ClaimSelection, Release, Settle};
 use crate::model::{Job, JobId};
 use crate::stores::state::queues::Queues;
 
-/// How many seconds a settle waits for lanes that it may leave out: the shortest wait that the server knows.
+/// How many seconds a settle waits for lanes that it may leave out, and a change of a queue before it gives way: the shortest
+/// wait that the server knows.
 const BRIEF_WAIT_SECONDS: u32 = 1;
 
 /// How an operation locks the definitions.
@@ -26,7 +27,8 @@ pub(super) enum Lock {
     /// It removes what is old in lanes of all queues, whose modes do not change until it ends. It waits for no lane.
     Sweep,
     /// Exclusive: it may change definitions. Only other operations of this kind wait for it. Before that, it waits for what
-    /// writes lanes of these queues, which a user's open transaction may be, and keeps others from it.
+    /// writes lanes of these queues, and keeps others from it. Some of the lanes may be locked by a user's transaction, which
+    /// is open as long as the user likes: then it gives way, so that others wait briefly.
     Alone(BTreeSet<u32>),
 }
 
@@ -89,7 +91,11 @@ impl Lock {
     }
 
     pub(super) fn waits_briefly(&self) -> bool {
-        matches!(self, Self::Settle(Patience::Brief))
+        match self {
+            Self::Settle(patience) => *patience == Patience::Brief,
+            Self::Alone(closed) => !closed.is_empty(),
+            _ => false,
+        }
     }
 
     pub(super) fn skips_locked(&self) -> bool {
@@ -121,12 +127,11 @@ impl Lock {
         wanted
     }
 
-    /// The statement that a transaction with this lock begins with.
-    pub(super) fn first_statement(&self, gates: &BTreeSet<u32>) -> String {
-        if self.waits_briefly() {
-            return lock_wait(BRIEF_WAIT_SECONDS);
-        }
-        if gates.is_empty() { "DO 0".to_owned() } else { self.lock_gates(gates) }
+    /// The statements that a transaction with this lock begins with. They answer the gates that are there.
+    pub(super) fn first_statements(&self, gates: &BTreeSet<u32>) -> Vec<String> {
+        let wait = self.waits_briefly().then(|| lock_wait(BRIEF_WAIT_SECONDS));
+        let gates = (!gates.is_empty()).then(|| self.lock_gates(gates));
+        wait.into_iter().chain(gates).collect()
     }
 
     /// What follows the end of its transaction.

@@ -1,14 +1,22 @@
 //! A call as one transaction, repeated if the server rolls it back because of concurrent calls.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::error::Fail;
+use tokio::time::Instant;
+
+use super::error::{Fail, held_open};
 use super::gates::{Lock, Patience};
 use super::pool::Pool;
 use crate::model::Error;
 
 /// Most attempts at a call that the server rolls back because of concurrent calls.
 pub(super) const TRIES_MAX: usize = 8;
+/// Pause of a call that has given way: who waits behind it gets through.
+const GIVEN_WAY: Duration = Duration::from_millis(500);
+/// How long the next attempt may take until it gives way again: MySQL looks once a second who has waited for a second.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
 /// How a call is attempted, and the number of failed attempts.
 pub(super) struct Attempt {
     pub(super) lock: Lock,
@@ -18,9 +26,17 @@ pub(super) struct Attempt {
     /// Whether it begins with the statements sent ahead.
     pub(super) fast: bool,
     pub(super) tries: usize,
+    begun: Instant,
+    /// Whether the last attempt has given way to a transaction that keeps lanes locked.
+    gave_way: bool,
 }
 
 impl Attempt {
+    pub(super) fn new(lock: Lock) -> Self {
+        let (reserves, whole, fast, tries) = (false, false, true, 0);
+        Self { lock, reserves, whole, fast, tries, begun: Instant::now(), gave_way: false }
+    }
+
     /// Handles a failure. `None`: try again.
     pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && !self.lock.is_alone() {
@@ -40,6 +56,11 @@ impl Attempt {
             return None;
         }
         if fail.is_lock_wait() && self.lock.waits_briefly() {
+            if self.lock.is_alone() {
+                self.gave_way = true;
+                let next_ends = self.begun.elapsed() + GIVEN_WAY + ATTEMPT;
+                return (next_ends > pool.options.call_timeout).then(held_open);
+            }
             (self.lock, self.fast) = (Lock::Settle(Patience::Skip), false);
             return None;
         }
@@ -55,6 +76,13 @@ impl Attempt {
         pool.repeated.fetch_add(1, Ordering::Relaxed);
         None
     }
+
+    /// Lets others through, if the last attempt has given way.
+    pub(super) async fn pause(&mut self) {
+        if std::mem::take(&mut self.gave_way) {
+            tokio::time::sleep(GIVEN_WAY).await;
+        }
+    }
 }
 
 /// Runs an operation in a transaction, repeated if the server rolls it back because of concurrent calls.
@@ -64,7 +92,7 @@ macro_rules! transact {
     };
     // With statements sent ahead.
     ($store:expr, $lock:expr, $now:expr, $ahead:expr, $work:ident => $body:expr) => {{
-        let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, whole: false, fast: true, tries: 0 };
+        let mut attempt = $crate::stores::mysql::transact::Attempt::new($lock);
         // An abandoned call drops its connection, and the server rolls back.
         let call = async {
             loop {
@@ -94,6 +122,7 @@ macro_rules! transact {
                         if let Some(error) = attempt.after(fail, &$store.pool) {
                             break Err(error);
                         }
+                        attempt.pause().await;
                     }
                 }
             }

@@ -63,14 +63,16 @@ impl<'a> Work<'a> {
         let clause = if lock.is_alone() { "FOR UPDATE" } else { "" };
         let access = if lock.is_look() { "READ ONLY" } else { "READ WRITE" };
         let known = definitions.known();
-        let locks = lock.first_statement(&lock.gates(&known.queues));
+        let mut begins = vec![format!("START TRANSACTION {access}")];
+        begins.extend(lock.first_statements(&lock.gates(&known.queues)));
         let sql = format!(
-            "START TRANSACTION {access}; {locks}; SELECT {CLOCK}, definitions \
-             FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
+            "{}; SELECT {CLOCK}, definitions FROM seriatim_meta WHERE id = 1 {clause};{ahead}",
+            begins.join("; ")
         );
         let (loan, answers) = pool.first(sql.trim_end_matches(';'), &lock.undo()).await?;
-        let mut answers = answers.into_iter().skip(1);
-        let locked = numbers_of(answers.next().map(|answer| answer.rows).unwrap_or_default())?;
+        let mut answers = answers.into_iter();
+        let begun = answers.by_ref().take(begins.len());
+        let locked = numbers_of(begun.flat_map(|answer| answer.rows))?;
         let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
             return Err(super::migrate::not_set_up().into());
@@ -433,7 +435,7 @@ impl<'a> Work<'a> {
 }
 
 /// The queues of which these gates are.
-fn numbers_of(gates: Vec<Row>) -> Try<BTreeSet<u32>> {
+fn numbers_of(gates: impl IntoIterator<Item = Row>) -> Try<BTreeSet<u32>> {
     gates.into_iter().map(|row| Ok(Columns::of(row).int()? as u32)).collect()
 }
 

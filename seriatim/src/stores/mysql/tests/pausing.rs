@@ -1,4 +1,5 @@
-//! A pause beside users' transactions, and beside lanes that go on; a limit beside claims under way.
+//! A pause, a change of mode and a deletion beside users' transactions; a pause beside lanes that go on; a limit beside claims
+//! under way.
 
 use std::sync::Mutex;
 
@@ -8,7 +9,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::Client;
-use crate::contract::GoOn;
+use crate::contract::{GoOn, delete_queue};
 
 /// How often the queue is paused while its lanes go on.
 const ROUNDS: usize = 15;
@@ -42,6 +43,59 @@ async fn a_pause_waits_for_no_open_transaction_and_holds_up_no_other_key() {
     transaction.commit().await.unwrap();
     waits.await.unwrap();
     assert_eq!(claim(&store, "q", 9).await.turns.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_or_deletion_that_waits_for_an_open_transaction_lets_others_through() {
+    for deletes in [false, true] {
+        let database = new_database().await;
+        let store = open(&database).await;
+        declare(&store, Queue::fifo("q")).await;
+        declare(&store, Queue::parallel("other")).await;
+        let client = Client::new(store.clone());
+        let mut user = session(&database).await;
+        let mut options = TxOpts::new();
+        options.with_isolation_level(IsolationLevel::ReadCommitted);
+        let mut transaction = user.start_transaction(options).await.unwrap();
+        client.push_in(&mut transaction, vec![job("a", 1)]).await.unwrap();
+        let changer = open(&database).await;
+        let changing = tokio::spawn(async move {
+            let queues = vec![Queue::exclusive("q")];
+            match deletes {
+                true => delete_queue(&*changer, "q", false).await.map(drop),
+                false => changer.declare(Declare { now: None, queues }).await,
+            }
+        });
+        until_waiting(&mut session(&database).await, &database, 1).await;
+        let calls = async {
+            store.pause_queue("other".into(), true).await.unwrap();
+            push(&store, vec![Job::new("new", &1).unwrap()]).await;
+            client.push_in(&mut transaction, vec![job("a", 2)]).await.unwrap();
+        };
+        timeout(SOON, calls).await.expect("each waits briefly");
+        transaction.commit().await.unwrap();
+        let changed = timeout(SOON, changing).await.expect("it goes on by itself").unwrap();
+        // A declared queue with jobs keeps its mode.
+        let expected = if deletes { Ok(()) } else { Err(ErrorKind::Conflict) };
+        assert_eq!(changed.map_err(|error| error.kind()), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_says_that_an_open_transaction_was_in_its_way() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    let mut user = session(&database).await;
+    let mut transaction = user.start_transaction(TxOpts::default()).await.unwrap();
+    Client::new(store).push_in(&mut transaction, vec![job("a", 1)]).await.unwrap();
+    let hasty = Mysql::connect(&format!("{}?call_timeout=3s", address(&database))).await.unwrap();
+    let queues = vec![Queue::exclusive("q")];
+    let refused = hasty.declare(Declare { now: None, queues }).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("was open for all of this call's time"), "{refused}");
+    transaction.rollback().await.unwrap();
+    declare(&hasty, Queue::exclusive("q")).await;
 }
 
 /// Ends these turns; their lanes may go on.
