@@ -8,7 +8,7 @@ use super::error::Try;
 use super::job_row::DEAD;
 use super::load::Need;
 use super::push::{NAMES_MAX, delete_names};
-use super::sql::{Columns, LIST_MAX, bytes, delete, literals};
+use super::sql::{Columns, LIST_MAX, bytes, delete, list, literals};
 use super::tally::Figure;
 use super::work::Work;
 use crate::contract::Swept;
@@ -115,14 +115,14 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
         if count == 0 || most == 0 {
             continue;
         }
-        let over = count.saturating_sub(definition.retain_dead_max).min(most as u64) as usize;
+        let limit = definition.retain_dead_max;
+        let over = count.saturating_sub(limit).min(most as u64) as usize;
         let old = now.saturating_sub(micros(definition.retain_dead));
         let from = format!("FROM seriatim_ended j WHERE j.q = {queue} AND j.state = {DEAD}");
         let rest = "FOR UPDATE SKIP LOCKED";
         let mut ids = Vec::new();
         if over > 0 {
-            let sql = format!("{from} ORDER BY j.at, j.seq LIMIT {over} {rest}");
-            ids = work.read_ended(&sql, Bodies::None).await?;
+            ids = dead_above(work, queue, limit, over).await?;
         }
         let sql = format!("{from} AND j.at <= {old} ORDER BY j.at, j.seq LIMIT {most} {rest}");
         for id in work.read_ended(&sql, Bodies::None).await? {
@@ -142,6 +142,32 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     }
     swept.dead = dead;
     Ok(())
+}
+
+/// Reads and locks the oldest dead jobs of a queue, at most `most`, that are more than its limit; without those that another
+/// session has locked: it may take them away, and younger ones are then within the limit.
+async fn dead_above(work: &mut Work<'_>, queue: u32, limit: u64, most: usize) -> Try<Vec<JobId>> {
+    let sql = format!(
+        "SELECT seq FROM seriatim_ended FORCE INDEX (ended_state) WHERE q = {queue} AND state = {DEAD} \
+         ORDER BY at, seq LIMIT {most}"
+    );
+    let rows = work.rows(&sql).await?;
+    let seqs: Try<Vec<u64>> =
+        rows.into_iter().map(|row| Ok(Columns::of(row).int()? as u64)).collect();
+    let mut seqs = seqs?;
+    // Counted again: since the first time, older ones may have gone.
+    let count = work.figures().await?.get(queue, Figure::Dead);
+    seqs.truncate(count.saturating_sub(limit) as usize);
+    let mut ids = Vec::new();
+    for seqs in seqs.chunks(LIST_MAX) {
+        let seqs = list(seqs);
+        let from = format!(
+            "FROM seriatim_ended j FORCE INDEX (PRIMARY) WHERE j.seq IN ({seqs}) AND j.q = {queue} AND j.state = {DEAD} \
+             FOR UPDATE SKIP LOCKED"
+        );
+        ids.extend(work.read_ended(&from, Bodies::None).await?);
+    }
+    Ok(ids)
 }
 
 /// Forgets groups whose rates hold nothing back.

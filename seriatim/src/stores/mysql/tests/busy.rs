@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use super::order::Named;
 use super::*;
 use crate::contract::{Beat, LaneQuery, Rescue, SharedStore, Sweep};
+use crate::store::Fate;
 use crate::stores::contended;
 use crate::{Client, Mode};
 
@@ -28,6 +29,34 @@ async fn an_open_transaction_on_a_running_lane_holds_up_the_settle_of_no_other()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_transaction_on_a_key_holds_up_the_expiry_of_no_other() {
     contended::a_locked_lane_holds_up_the_expiry_of_no_other_job(&Named::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_deletes_no_younger_dead_jobs_for_older_ones_that_another_session_has_locked() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q").retain_dead_max(2)).await;
+    push(&store, ["a", "b", "c", "d"].map(|key| job(key, 1)).to_vec()).await;
+    let turns = claim(&store, "q", 4).await.turns;
+    let bury =
+        |turn: &Turn| Settlement { rest: Fate::Bury, ..Settlement::done(turn.lane, turn.token) };
+    let buried = store.settle(Settle::now(turns.iter().map(bury).collect())).await.unwrap();
+    assert!(buried.len() == 4 && buried.iter().all(Settled::is_ok));
+    let mut holder = session(&database).await;
+    let oldest = "SELECT seq FROM seriatim_ended ORDER BY at, seq LIMIT 2";
+    let oldest: Vec<u64> = holder.query(oldest).await.unwrap();
+    let lock = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+         SELECT * FROM seriatim_ended FORCE INDEX (PRIMARY) WHERE seq IN ({}, {}) FOR UPDATE",
+        oldest[0], oldest[1]
+    );
+    holder.query_drop(lock).await.unwrap();
+    let sweep = Sweep { now: None, rows_max: 100 };
+    let swept = store.sweep(sweep).await.unwrap().dead;
+    assert!(swept.is_empty(), "the two others are within the limit: {swept:?}");
+    holder.query_drop("ROLLBACK").await.unwrap();
+    let swept = store.sweep(sweep).await.unwrap().dead;
+    assert_eq!(swept.iter().map(|id| id.seq()).collect::<Vec<_>>(), oldest);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
