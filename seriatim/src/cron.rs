@@ -3,9 +3,9 @@
 use std::fmt;
 
 use cronexpr::{Crontab, MakeTimestamp, parse_crontab};
-use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Zoned};
 use serde::{Deserialize, Serialize};
 
 use crate::model::limits::NAME_BYTES_MAX;
@@ -50,9 +50,9 @@ pub struct Cron {
     name: String,
     expression: String,
     zone: String,
-    schedule: Crontab,
+    schedule: Schedule,
     /// The schedule on clocks without time changes.
-    plain: Crontab,
+    plain: Schedule,
     job: Job,
     missed: Missed,
 }
@@ -71,7 +71,7 @@ impl Cron {
         let (name, expression, zone) = (name.into(), schedule.into(), "UTC".to_owned());
         crate::model::validate_text("name", &name, NAME_BYTES_MAX / 2)?;
         validate_queue_name(&job.queue)?;
-        let schedule = parse(&expression, &zone)?;
+        let schedule = Schedule::parse(&expression, &zone)?;
         let (plain, missed) = (schedule.clone(), Missed::default());
         Ok(Self { name, expression, zone, schedule, plain, job, missed })
     }
@@ -80,7 +80,7 @@ impl Cron {
     /// one that it skips runs as long after the change as it would have come after it. Schedules for every hour have neither.
     pub fn time_zone(mut self, zone: impl Into<String>) -> Result<Self> {
         self.zone = zone.into();
-        self.schedule = parse(&self.expression, &self.zone)?;
+        self.schedule = Schedule::parse(&self.expression, &self.zone)?;
         Ok(self)
     }
 
@@ -114,14 +114,14 @@ impl Cron {
     /// The first tick after `time`; `None` if the next years have none.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let from = jiff::Timestamp::from_microsecond(time.as_micros()).ok()?;
-        let mut next = self.schedule.find_next(MakeTimestamp(from)).ok().map(|at| at.timestamp());
+        let mut next = self.schedule.next_after(from).map(|at| at.timestamp());
         // `30 2 * * *` means once a day; `*/10 * * * *` means every ten minutes, also where an hour is repeated or skipped.
         if self.names_hours() {
-            let zone = TimeZone::get(&self.zone).ok()?;
+            let zone = &self.schedule.zone;
             while let Some(at) = next.filter(|at| is_repeated(&at.to_zoned(zone.clone()))) {
-                next = self.schedule.find_next(MakeTimestamp(at)).ok().map(|at| at.timestamp());
+                next = self.schedule.next_after(at).map(|at| at.timestamp());
             }
-            next = self.next_skipped(&zone, from, next).or(next);
+            next = self.next_skipped(zone, from, next).or(next);
         }
         Some(Timestamp::from_micros(next?.as_microsecond()))
     }
@@ -156,7 +156,7 @@ impl Cron {
     /// The next time that the schedule names, whatever the clocks do.
     fn plain_after(&self, shown: DateTime) -> Option<DateTime> {
         let at = Offset::UTC.to_timestamp(shown).ok()?;
-        Some(self.plain.find_next(MakeTimestamp(at)).ok()?.datetime())
+        Some(self.plain.next_after(at)?.datetime())
     }
 
     fn names_hours(&self) -> bool {
@@ -213,32 +213,91 @@ impl fmt::Display for Cron {
     }
 }
 
+/// The times that an expression names.
+#[derive(Clone, Debug)]
+struct Schedule {
+    zone: TimeZone,
+    table: Crontab,
+    /// The same table for the end of December, where the parser misses `L`: to it, a day is the last one if the month
+    /// after it has a greater number.
+    december: Option<Crontab>,
+}
+
+impl Schedule {
+    fn parse(expression: &str, zone: &str) -> Result<Self> {
+        let fields = fields(expression)?;
+        let known = TimeZone::get(zone).map_err(|_| {
+            Error::invalid(
+                "time_zone",
+                format!("{zone:?} is not known: write a name such as Europe/Berlin or UTC"),
+            )
+        })?;
+        let read = |expression: &str| {
+            parse_crontab(&format!("{expression} {zone}"))
+                .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {}", reason(&e))))
+        };
+        let table = read(expression)?;
+        let december = at_the_end_of_december(fields).map(|same| read(&same)).transpose()?;
+        Ok(Self { zone: known, table, december })
+    }
+
+    fn next_after(&self, from: jiff::Timestamp) -> Option<Zoned> {
+        let next = self.table.find_next(MakeTimestamp(from)).ok();
+        next.into_iter().chain(self.end_of_december_after(from)).min()
+    }
+
+    fn end_of_december_after(&self, from: jiff::Timestamp) -> Option<Zoned> {
+        let december = self.december.as_ref()?;
+        let until = from.saturating_add(YEARS).ok()?;
+        let mut at = from.to_zoned(self.zone.clone());
+        while at.timestamp() < until {
+            if !is_end_of_december(&at) {
+                at = at.with().month(12).day(24).hour(23).minute(59).build().ok()?;
+            }
+            at = december.find_next(MakeTimestamp(at.timestamp())).ok()?;
+            if is_end_of_december(&at) {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
+/// An expression without `L` that names the same times from 25 December on: the last day is the 31st, and each day of
+/// the week is the last of its name. `None` if the expression has no `L`.
+fn at_the_end_of_december([minute, hour, day, month, weekday]: [&str; 5]) -> Option<String> {
+    let days: Vec<_> = day.split(',').map(|day| if day == "L" { "31" } else { day }).collect();
+    let weekdays: Vec<_> =
+        weekday.split(',').map(|day| day.strip_suffix('L').unwrap_or(day)).collect();
+    let (days, weekdays) = (days.join(","), weekdays.join(","));
+    let changed = days != day || weekdays != weekday;
+    changed.then(|| format!("{minute} {hour} {days} {month} {weekdays}"))
+}
+
+fn is_end_of_december(time: &Zoned) -> bool {
+    time.month() == 12 && time.day() >= 25
+}
+
 /// Whether this local time occurs for the second time because the clocks were put back.
-fn is_repeated(time: &jiff::Zoned) -> bool {
+fn is_repeated(time: &Zoned) -> bool {
     let offset = time.time_zone().to_ambiguous_timestamp(time.datetime()).offset();
     matches!(offset, jiff::tz::AmbiguousOffset::Fold { after, .. } if after == time.offset())
 }
 
-fn parse(expression: &str, zone: &str) -> Result<Crontab> {
+/// The five fields of an expression.
+fn fields(expression: &str) -> Result<[&str; 5]> {
     if expression.len() > SCHEDULE_BYTES_MAX {
         let message =
             format!("has {} bytes; at most {SCHEDULE_BYTES_MAX} are taken", expression.len());
         return Err(Error::invalid("schedule", message));
     }
-    if expression.split_whitespace().count() != 5 {
+    let fields: Vec<_> = expression.split_whitespace().collect();
+    fields.try_into().map_err(|_| {
         let message = format!(
             "{expression:?} must have five fields: minute, hour, day of month, month, day of week"
         );
-        return Err(Error::invalid("schedule", message));
-    }
-    jiff::tz::TimeZone::get(zone).map_err(|_| {
-        Error::invalid(
-            "time_zone",
-            format!("{zone:?} is not known: write a name such as Europe/Berlin or UTC"),
-        )
-    })?;
-    parse_crontab(&format!("{expression} {zone}"))
-        .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {}", reason(&e))))
+        Error::invalid("schedule", message)
+    })
 }
 
 /// The parser's reason, without the schedule and the arrow that it prints below.
