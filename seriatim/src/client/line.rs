@@ -205,7 +205,7 @@ impl Leading {
                 }
             }
             // One invalid job refuses the whole batch: each caller gets the error of its own job.
-            Err(error) if is_refusal(&error) => {
+            Err(error) if error.is_refusal() => {
                 for (job, answer) in copies.into_iter().zip(answers) {
                     let pushed = shared.push_one(lead, job).await;
                     let _ = answer.send(pushed);
@@ -236,12 +236,6 @@ impl Leading {
         state.waiting = rest.into();
         followers
     }
-}
-
-/// Whether the store refused the jobs, so that none is stored.
-fn is_refusal(error: &Error) -> bool {
-    use ErrorKind::{Conflict, Invalid, NotFound, Unsupported};
-    matches!(error.kind(), Invalid | NotFound | Conflict | Unsupported)
 }
 
 /// A copy of the error for another caller. Causes cannot be cloned, so the text includes them.

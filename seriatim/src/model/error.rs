@@ -134,6 +134,12 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Full)
     }
+
+    /// Whether a store refused what it was asked, and so has changed nothing.
+    pub(crate) fn is_refusal(&self) -> bool {
+        use ErrorKind::{Conflict, Invalid, NotFound, Unsupported};
+        matches!(self.kind, Invalid | NotFound | Conflict | Unsupported)
+    }
 }
 
 impl fmt::Display for Error {

@@ -1,6 +1,7 @@
 //! Pushing. A batch for one shard is one script, so it is all or nothing. A batch for several queues or shards is
-//! checked in all of them before the first write; only a connection lost between two shards, or memory that gets full
-//! between them, leaves the first part pushed.
+//! checked in all of them before the first write. A part of it may be pushed nevertheless: if a connection is lost
+//! between two shards, if the memory gets full, or if a queue is declared otherwise or deleted meanwhile. The error is
+//! no refusal then, which would say that nothing is stored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -88,6 +89,15 @@ impl<'a> Batch<'a> {
         (0..self.pushed.len()).filter(|place| self.pushed[*place].is_none()).collect()
     }
 
+    /// What the caller is told of an error. After a refusal it may push the same jobs one by one.
+    fn failed(&self, error: Error) -> Error {
+        if !error.is_refusal() || self.pushed.iter().all(Option::is_none) {
+            return error;
+        }
+        let message = format!("a part of these jobs is pushed, the rest was refused: {error}");
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
     /// Those of them that wait for no other.
     fn next(&self) -> Vec<usize> {
         let waits = |place: &usize| {
@@ -105,7 +115,8 @@ impl Producer for Redis {
         self.check_scopes(&request.jobs)?;
         let mut batch = Batch::new(&request);
         for _ in 0..ATTEMPTS {
-            if self.push_in_rounds(&mut batch).await? {
+            let all_pushed = self.push_in_rounds(&mut batch).await;
+            if all_pushed.map_err(|error| batch.failed(error))? {
                 self.bell.ring(&Wake::of_jobs(&request.jobs));
                 return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }

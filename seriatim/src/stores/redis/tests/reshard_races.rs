@@ -248,6 +248,39 @@ async fn what_an_engine_declares_stands_whenever_it_comes() {
 }
 
 #[tokio::test]
+async fn a_push_of_which_a_part_is_stored_is_never_answered_as_a_refusal() {
+    let (mut ended, mut in_part) = (false, 0);
+    for answers in 0..ANSWERS_MAX {
+        let prefix = new_prefix();
+        let (client, other) = (open(&prefix).await, open(&prefix).await);
+        for queue in ["q", "r"] {
+            declare(&client, Queue::parallel(queue)).await;
+        }
+        let jobs = ["q", "r"].map(|queue| Job::new(queue, &1).unwrap()).to_vec();
+        let mut pushing = pin!(client.push(Push { now: None, jobs }));
+        let answer = advance(answers, pushing.as_mut()).await;
+        ended = answer.is_some();
+        // Jobs without a key are refused from now on; or the declaration is, if the queue has one already.
+        let _ = other.declare(Declare { now: None, queues: vec![Queue::fifo("r")] }).await;
+        let answer = match answer {
+            Some(answer) => answer,
+            None => pushing.await,
+        };
+        let stored: u64 = other.stats(None).await.unwrap().iter().map(|queue| queue.jobs).sum();
+        match answer {
+            Ok(_) => assert_eq!(stored, 2, "after {answers} answers"),
+            Err(error) if error.is_transient() => in_part += stored,
+            Err(error) => assert_eq!(stored, 0, "{error} after {answers} answers"),
+        }
+        if ended {
+            break;
+        }
+    }
+    assert!(ended, "the last one came to its end");
+    assert!(in_part > 0, "one of them was stored in part");
+}
+
+#[tokio::test]
 async fn a_number_of_shards_that_returns_finds_every_idempotency_key() {
     let prefix = new_prefix();
     let store = open(&prefix).await;
