@@ -177,6 +177,11 @@ impl Context {
         Ok(self.call.control.recalled(turn.lane).unwrap_or(kept))
     }
 
+    /// Notes that the call ends between two steps because the node stops.
+    pub(crate) fn interrupt(&self) {
+        self.call.control.interrupt();
+    }
+
     pub(crate) fn report_steps(&self, lane: LaneId, steps: StepRecord) {
         self.call.control.report_steps(lane, steps);
     }

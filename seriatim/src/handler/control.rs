@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
@@ -39,6 +39,8 @@ impl Stop {
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     stop: AtomicU8,
+    /// Whether the handler was told to end between two steps because the node stops.
+    interrupted: AtomicBool,
     changed: Notify,
     notes: Mutex<Notes>,
 }
@@ -85,6 +87,16 @@ impl Control {
     /// Why the call is asked to stop.
     pub(crate) fn reason(&self) -> Option<Stop> {
         Stop::from_u8(self.stop.load(Ordering::Acquire))
+    }
+
+    /// Notes that the handler was told to end between two steps because the node stops.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+    }
+
+    /// Whether it was told so. A failure after that is the node's: a handler may have made any error of it.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
     }
 
     /// Waits for a reason at least as hard as `least`.

@@ -295,7 +295,7 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
                 pause_unstartable(core, source, call, why);
                 return Err(Outcome::Release);
             }
-            if failure.is::<Interrupted>() {
+            if failure.is::<Interrupted>() || call.control.is_interrupted() {
                 return Err(Outcome::Release);
             }
             if let Some(why) = failure.downcast_ref::<Fatal>() {

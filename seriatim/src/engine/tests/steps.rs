@@ -163,6 +163,34 @@ async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
     assert_eq!(log.lines(), ["one", "two", "three"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_that_a_stop_interrupts_is_not_counted_whatever_its_error_becomes() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
+    let written = log.clone();
+    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let log = written.clone();
+        async move {
+            let lane = &batch.lanes()[0];
+            let mut steps = call.steps(lane).await.map_err(|error| error.to_string())?;
+            for name in ["one", "two"] {
+                let step = || async {
+                    log.add(name);
+                    pass(secs(3)).await;
+                    Ok(())
+                };
+                steps.run(name, step).await.map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(())
+        }
+    });
+    let running = Running::start(engine(&rig).with(worker));
+    log.reaches(1).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.put_off, summary.failed, log.len()), (1, 0, 1));
+    assert_eq!(rig.state(id).await, Some(JobState::Queued));
+}
+
 /// Otherwise each later attempt would fail at the stored one.
 #[tokio::test(start_paused = true)]
 async fn a_result_that_cannot_be_read_back_fails_its_step_and_is_not_kept() {
