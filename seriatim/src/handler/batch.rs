@@ -104,7 +104,7 @@ impl<T> Lane<T> {
         self.turn().retry_count
     }
 
-    /// Retries after the first try: those of its first job, or the queue's.
+    /// Retries after the first try: those of its first job, its worker or the queue.
     pub fn max_retries(&self) -> u32 {
         let options = self.turn().head().and_then(|job| job.options.as_deref());
         retries_max(options, &self.call.queue)

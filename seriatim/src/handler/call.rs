@@ -14,6 +14,7 @@ use crate::model::{JobId, LaneId, NextRetry, Outcome, Queue, Settlement, Turn, V
 /// allocation for all of them.
 #[derive(Debug)]
 pub(crate) struct Call {
+    /// As it holds for the worker.
     pub(crate) queue: Arc<Queue>,
     pub(crate) turns: Vec<Turn>,
     /// Where the jobs of its turn are handed over one after the other: the whole turn.

@@ -1,6 +1,5 @@
 //! How failed jobs of a worker are retried, if that differs from its queue.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,14 +48,15 @@ pub(crate) struct Retrying {
 
 impl Retrying {
     /// The queue's definition as it holds for jobs of this worker.
-    pub(crate) fn of<'q>(&self, queue: &'q Queue) -> Cow<'q, Queue> {
+    pub(crate) fn of(&self, queue: &Arc<Queue>) -> Arc<Queue> {
         if self.max_retries.is_none() && self.exhausted.is_none() {
-            return Cow::Borrowed(queue);
+            return queue.clone();
         }
-        let mut own = queue.clone();
-        own.max_retries = self.max_retries.unwrap_or(own.max_retries);
-        own.exhausted = self.exhausted.unwrap_or(own.exhausted);
-        Cow::Owned(own)
+        Arc::new(Queue {
+            max_retries: self.max_retries.unwrap_or(queue.max_retries),
+            exhausted: self.exhausted.unwrap_or(queue.exhausted),
+            ..Queue::clone(queue)
+        })
     }
 
     pub(crate) fn validate(&self) -> Result<()> {

@@ -1,6 +1,5 @@
 //! One call: from the turns of a slot to their settlements.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context as Waker, Poll};
@@ -48,7 +47,7 @@ enum Ending {
 /// Runs the calls of these turns, usually one, and queues the settlements. Returns how many calls began.
 pub(in crate::engine) async fn perform(core: &Core, picked: Picked) -> u32 {
     let source = &core.sources[picked.source];
-    let queue = source.definition_for(picked.turns.first());
+    let queue = source.own_definition_for(picked.turns.first());
     // Uses the monotonic clock: after a pause of the whole process, nothing may start that another node may have
     // claimed meanwhile.
     if !core.lease.stands(core.ttl(&queue)) {
@@ -371,11 +370,9 @@ fn conclude(
         if let Some(observer) = &core.observer {
             observer.ended(turn, &verdict);
         }
-        let queue =
-            source.retrying(turn).map_or(Cow::Borrowed(&*call.queue), |own| own.of(&call.queue));
         let error = verdict.outcome.error().unwrap_or_default();
-        let wait = |retry: NextRetry<'_>| source.wait(&Failed { turn, retry, error }, &queue);
-        let settlement = call.plan(place, &queue, verdict.clone(), &wait);
+        let wait = |retry: NextRetry<'_>| source.wait(&Failed { turn, retry, error }, &call.queue);
+        let settlement = call.plan(place, &call.queue, verdict.clone(), &wait);
         Ended::new(settlement, call, place, core.observer.is_some())
     });
     let ended: Vec<Ended> = ended.collect();

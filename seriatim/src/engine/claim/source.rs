@@ -18,7 +18,7 @@ use crate::model::{Queue, Turn};
 pub(in crate::engine) struct Source {
     pub(in crate::engine) name: Arc<str>,
     workers: Vec<Worker>,
-    definition: Mutex<Option<Arc<Queue>>>,
+    definition: Mutex<Option<Defined>>,
     /// The shortest lease of its own that it ever had here.
     lease: Mutex<Option<Duration>>,
     paused_until: Mutex<Option<Instant>>,
@@ -32,6 +32,26 @@ pub(in crate::engine) struct Source {
     pace: AtomicU64,
     /// Jobs of a turn, in the last claim that had any.
     width: AtomicU64,
+}
+
+/// The definition of a queue, and as it holds for each worker. Made once, since a queue may have many groups.
+#[derive(Debug)]
+struct Defined {
+    queue: Arc<Queue>,
+    /// In the order of the workers.
+    own: Vec<Arc<Queue>>,
+}
+
+impl Defined {
+    fn new(queue: Queue, workers: &[Worker]) -> Self {
+        let queue = Arc::new(queue);
+        let own = workers.iter().map(|worker| worker.retrying.of(&queue)).collect();
+        Self { queue, own }
+    }
+
+    fn of(&self, worker: Option<usize>) -> Arc<Queue> {
+        worker.and_then(|place| self.own.get(place)).unwrap_or(&self.queue).clone()
+    }
 }
 
 impl Source {
@@ -97,13 +117,17 @@ impl Source {
 
     /// The worker of a task: its own, or the one without a task.
     pub(in crate::engine) fn worker(&self, task: Option<&str>) -> Option<&Worker> {
-        let own = self.workers.iter().find(|w| w.task.is_some() && w.task.as_deref() == task);
-        own.or_else(|| self.workers.iter().find(|worker| worker.task.is_none()))
+        self.workers.get(self.place_of(task)?)
+    }
+
+    fn place_of(&self, task: Option<&str>) -> Option<usize> {
+        let own = self.workers.iter().position(|w| w.task.is_some() && w.task.as_deref() == task);
+        own.or_else(|| self.workers.iter().position(|worker| worker.task.is_none()))
     }
 
     /// The queue's definition, if it was read from the store.
     pub(in crate::engine) fn definition(&self) -> Option<Arc<Queue>> {
-        lock(&self.definition).clone()
+        lock(&self.definition).as_ref().map(|defined| defined.queue.clone())
     }
 
     pub(in crate::engine) fn define(&self, queue: Queue) {
@@ -111,7 +135,7 @@ impl Source {
             let mut shortest = lock(&self.lease);
             *shortest = Some(shortest.map_or(lease, |before| before.min(lease)));
         }
-        *lock(&self.definition) = Some(Arc::new(queue));
+        *lock(&self.definition) = Some(Defined::new(queue, &self.workers));
     }
 
     /// The shortest lease of its own that the queue ever had here: calls and claims may still be under it.
@@ -154,10 +178,20 @@ impl Source {
 
     /// The definition; if it is unknown, that of an undeclared queue.
     pub(in crate::engine) fn definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
-        self.definition().unwrap_or_else(|| {
-            let keyed = turn.is_some_and(|turn| turn.key.is_some());
-            Arc::new(Queue::implied(&self.name, keyed))
-        })
+        self.definition().unwrap_or_else(|| Arc::new(self.implied(turn)))
+    }
+
+    /// The same, as it holds for the worker of this turn.
+    pub(in crate::engine) fn own_definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
+        let worker = self.place_of(turn.and_then(Turn::task).map(AsRef::as_ref));
+        match &*lock(&self.definition) {
+            Some(defined) => defined.of(worker),
+            None => Defined::new(self.implied(turn), &self.workers).of(worker),
+        }
+    }
+
+    fn implied(&self, turn: Option<&Turn>) -> Queue {
+        Queue::implied(&self.name, turn.is_some_and(|turn| turn.key.is_some()))
     }
 
     /// How long a failed turn waits before its retry: by its own backoff, its worker's, or the queue's.
@@ -178,7 +212,7 @@ impl Source {
     }
 
     /// What the worker of this turn sets about retries.
-    pub(in crate::engine) fn retrying(&self, turn: &Turn) -> Option<&Retrying> {
+    fn retrying(&self, turn: &Turn) -> Option<&Retrying> {
         self.worker(turn.task().map(AsRef::as_ref)).map(|worker| &worker.retrying)
     }
 

@@ -51,6 +51,30 @@ async fn l6_a_task_has_its_own_number_of_retries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_is_told_the_number_of_retries_that_holds_for_its_worker() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("mail").max_retries(1)).await;
+    let telling = |task: &str| {
+        let log = log.clone();
+        let tell = move |mails: Batch<u32>| {
+            log.add(mails.lanes()[0].max_retries().to_string());
+            async {}
+        };
+        Worker::new("mail", tell).task(task)
+    };
+    let workers = [telling("welcome").max_retries(3), telling("other")];
+    let running = Running::start(workers.into_iter().fold(engine(&rig), EngineBuilder::with));
+    let job = |task: &str| Job::new("mail", &7).unwrap().task(task);
+    let jobs = [job("welcome"), job("other"), job("welcome").max_retries(9)];
+    for (place, job) in jobs.into_iter().enumerate() {
+        rig.push(job).await;
+        log.reaches(place + 1).await;
+    }
+    running.stop().await;
+    assert_eq!(log.lines(), ["3", "1", "9"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn s4_a_task_without_retries_may_be_dropped_instead_of_buried() {
     let log = Log::default();
     let dropped = failing("ping", &log).max_retries(0).exhausted(Exhaustion::Drop);
