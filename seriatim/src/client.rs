@@ -133,10 +133,10 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Tells the client about these queues. It checks each job against them before it pushes, and declares them once,
-    /// before its first push, if they do not exist or only an undeclared push created them. A queue that is declared
-    /// keeps its settings, so what an engine declares at the same moment stands; if its mode differs, each push fails
-    /// as `Conflict`.
+    /// Tells the client about these queues, beside those that it knows; of two definitions of a name the later one
+    /// counts. It checks each job against them before it pushes, and declares them once, before its first push, if they
+    /// do not exist or only an undeclared push created them. A queue that is declared keeps its settings, so what an
+    /// engine declares at the same moment stands; if its mode differs, each push fails as `Conflict`.
     ///
     /// If a push names a queue that does not exist, it creates the queue: `exclusive` with a key, `parallel` without.
     ///
@@ -152,7 +152,12 @@ impl Client {
     /// ```
     #[must_use = "the client is changed, not its clones"]
     pub fn queues(self, queues: impl IntoIterator<Item = Queue>) -> Self {
-        let around = Around { queues: queues.into_iter().collect(), ..self.shared.around.clone() };
+        let mut known = self.shared.around.queues.to_vec();
+        for queue in queues {
+            known.retain(|earlier| earlier.name != queue.name);
+            known.push(queue);
+        }
+        let around = Around { queues: known.into(), ..self.shared.around.clone() };
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 

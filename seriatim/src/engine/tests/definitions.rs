@@ -144,6 +144,21 @@ async fn a_client_whose_queue_is_another_is_told_at_each_push() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_told_of_more_queues_knows_the_earlier_ones_too() {
+    let rig = Rig::new();
+    let client = Client::new(rig.shared())
+        .queues([Queue::fifo("orders").max_retries(1), Queue::fifo("mails")])
+        .queues([Queue::fifo("orders").max_retries(2), Queue::parallel("reports")]);
+    for queue in ["orders", "mails"] {
+        let refused = client.push(job(queue, 1)).await.unwrap_err();
+        assert_eq!((refused.kind(), refused.field()), (ErrorKind::Invalid, Some("key")));
+    }
+    client.push(job("reports", 1)).await.unwrap();
+    assert_eq!(view(&rig, "mails").await.queue.mode, Mode::Fifo);
+    assert_eq!(view(&rig, "orders").await.queue.max_retries, 2, "the later one");
+}
+
+#[tokio::test]
 async fn a_worker_of_a_queue_that_nothing_declares_is_told_with_the_near_match() {
     let rig = Rig::new();
     let idle = |_: Batch<u32>| async {};
