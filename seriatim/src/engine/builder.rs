@@ -233,7 +233,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Pushes jobs on a schedule. Entries with the same name must be equal on all nodes.
+    /// Pushes jobs on a schedule. Each entry of an engine has a name of its own. Those with the same name must be equal
+    /// on all nodes.
     #[cfg(feature = "cron")]
     pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
         self.hooks.crons.push(cron);
@@ -422,10 +423,17 @@ impl EngineBuilder {
 
     #[cfg(feature = "cron")]
     fn validate_crons(&self) -> Result<()> {
-        self.hooks.crons.iter().try_for_each(|cron| {
+        let crons = &self.hooks.crons;
+        crons.iter().enumerate().try_for_each(|(place, cron)| {
+            let field = || format!("cron.{}", cron.name());
+            // They would share the idempotency key of a tick, and one of them lose it.
+            if crons[..place].iter().any(|other| other.name() == cron.name()) {
+                let message = "is the name of two entries: give each a name of its own";
+                return Err(Error::invalid(field(), message));
+            }
             let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
             let checked = cron.validate(queue).and_then(|()| window_of(cron, queue).map(drop));
-            checked.map_err(|e| e.in_field(format!("cron.{}", cron.name())))
+            checked.map_err(|e| e.in_field(field()))
         })
     }
 

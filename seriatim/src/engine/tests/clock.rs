@@ -420,6 +420,14 @@ async fn a_run_ends_with_its_lead_however_late_the_store_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_entries_of_one_name_are_refused_before_anything_starts() {
+    let hourly = Cron::new("tick", "0 * * * *", Job::new("others", &0).unwrap()).unwrap();
+    let engine = engine(&Rig::new()).cron(every_ten_minutes()).cron(hourly);
+    let refused = engine.build().err().unwrap();
+    assert_eq!((refused.kind(), refused.field()), (ErrorKind::Invalid, Some("cron.tick")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_entry_whose_jobs_its_queue_does_not_take_is_refused_before_anything_starts() {
     let job = Job::new("a", &1).unwrap().key("k");
     let keyed = Cron::new("nightly", "0 3 * * *", job).unwrap();

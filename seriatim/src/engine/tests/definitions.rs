@@ -175,7 +175,7 @@ async fn a_worker_of_a_queue_that_nothing_declares_is_told_with_the_near_match()
 #[cfg(feature = "cron")]
 #[tokio::test]
 async fn a_cron_entry_of_a_queue_that_nothing_declares_is_told_with_the_near_match() {
-    let cron = |queue| Cron::new("n", "0 0 * * *", job(queue, 1)).unwrap();
+    let cron = |queue| Cron::new(queue, "0 0 * * *", job(queue, 1)).unwrap();
     let engine = engine(&Rig::new()).queue(Queue::parallel("mails"));
     let reported = engine.cron(cron("mials")).cron(cron("mails")).build().unwrap().slips();
     assert_eq!(reported.len(), 1, "{reported:?}");
