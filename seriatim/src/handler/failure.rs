@@ -2,13 +2,23 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::iter::successors;
 
 /// Why a handler failed: any error, or a string (`Err("no such order".into())`). `?` converts standard errors,
 /// `anyhow::Error` and `eyre::Report` into it.
 pub type Failure = Box<dyn StdError + Send + Sync>;
 
+/// The error of this type in a failure: the failure itself, or one that it wraps.
+pub(crate) fn cause<T: StdError + 'static>(failure: &Failure) -> Option<&T> {
+    let outermost = &**failure as &(dyn StdError + 'static);
+    successors(Some(outermost), |&error| error.source()).find_map(|error| error.downcast_ref())
+}
+
 /// A failure of the worker itself, not of the jobs: the jobs are returned uncounted, and this node takes no jobs of
 /// the queue for 30 s.
+///
+/// It counts also as the [source](StdError::source) of another error. An `anyhow::Error` or `eyre::Report` that is made
+/// from it directly hides it, and so does `#[error(transparent)]`: return it in a [`Failure`], or under a context.
 #[derive(Debug)]
 pub struct Unstartable(pub String);
 
@@ -22,6 +32,9 @@ impl StdError for Unstartable {}
 
 /// A failure after which this process cannot continue. The turns of the call fail as with any other failure, and the
 /// engine stops as on request: see [`crate::EngineBuilder::on_fatal`].
+///
+/// It counts also as the [source](StdError::source) of another error. An `anyhow::Error` or `eyre::Report` that is made
+/// from it directly hides it, and so does `#[error(transparent)]`: return it in a [`Failure`], or under a context.
 ///
 /// ```
 /// # use seriatim::{Batch, Fatal};

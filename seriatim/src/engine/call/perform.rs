@@ -20,7 +20,7 @@ use crate::engine::shield::{shielded, shielded_future};
 use crate::handler::call::{Call, Series};
 use crate::handler::context::Context;
 use crate::handler::control::{Committed, Control, Stop, Undecodable};
-use crate::handler::failure::{Failure, Fatal, Interrupted, Unstartable};
+use crate::handler::failure::{Failure, Fatal, Interrupted, Unstartable, cause};
 use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
 use crate::handler::retrying::Failed;
@@ -290,14 +290,14 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
             Err(failed(format!("no worker of this node handles task {task:?} of its queue")))
         }
         (Ending::Answered(Err(failure)), reason) => {
-            if let Some(why) = failure.downcast_ref::<Unstartable>() {
+            if let Some(why) = cause::<Unstartable>(&failure) {
                 pause_unstartable(core, source, call, why);
                 return Err(Outcome::Release);
             }
-            if failure.is::<Interrupted>() || call.control.is_interrupted() {
+            if cause::<Interrupted>(&failure).is_some() || call.control.is_interrupted() {
                 return Err(Outcome::Release);
             }
-            if let Some(why) = failure.downcast_ref::<Fatal>() {
+            if let Some(why) = cause::<Fatal>(&failure) {
                 core.fatal(&why.0);
             }
             let text = core.hooks.text_of(&failure);
@@ -313,7 +313,7 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
 fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending) {
     let answered = match ending {
         Ending::Answered(Ok(_)) => true,
-        Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
+        Ending::Answered(Err(failure)) => cause::<Unstartable>(failure).is_none(),
         _ => false,
     };
     // A handler that was asked to stop may never have started.

@@ -407,6 +407,26 @@ async fn l19_a_fatal_failure_stops_the_engine_after_the_others_have_finished() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_that_wraps_a_fatal_one_stops_the_engine_too() {
+    let fatal = || Fatal("the license has run out".to_owned());
+    let wrapped: [Failure; 3] = [
+        anyhow::Error::new(fatal()).context("the mail cannot be sent").into(),
+        eyre::Report::new(fatal()).wrap_err("the mail cannot be sent").into(),
+        Error::new(ErrorKind::Internal, "the mail cannot be sent").because(fatal()).into(),
+    ];
+    for failure in wrapped {
+        let (rig, failure) = (Rig::new(), std::sync::Mutex::new(Some(failure)));
+        rig.push(Job::new("mail", &1).unwrap()).await;
+        let builder = engine(&rig).worker("mail", move |_: Batch<u32>| {
+            let failure = failure.lock().unwrap().take().unwrap();
+            async move { Err::<(), Failure>(failure) }
+        });
+        let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Fatal, "the license has run out"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn l13_an_engine_whose_start_hook_fails_claims_nothing() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;

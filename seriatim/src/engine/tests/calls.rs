@@ -442,6 +442,19 @@ async fn a_worker_that_cannot_start_gives_its_jobs_back_uncounted_and_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_start_may_say_so_under_a_context() {
+    let rig = Rig::new();
+    let id = rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
+    let running = Running::start(engine(&rig).worker("mail", |_: Batch<u32>| async {
+        let why = anyhow::Error::new(Unstartable("sendmail: not found".into()));
+        Err::<(), _>(why.context("the mail cannot be sent"))
+    }));
+    pass(secs(20)).await;
+    running.stop().await;
+    assert_eq!(rig.state(id).await, Some(JobState::Queued));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_could_not_start_tries_again_after_its_pause_however_rarely_the_engine_polls()
 {
     let (rig, log) = (Rig::new(), Log::default());
