@@ -15,7 +15,7 @@ use crate::contract::{
     BatchView, Declaration, OpenBatch, Push, Pushed, SealBatch, SharedStore, Transaction,
     declare_each,
 };
-use crate::handler::codec::Codec;
+use crate::handler::codec::{Codec, encode};
 use crate::model::{Error, ErrorKind, Job, Queue, Result};
 use crate::observe::{self, Observer};
 
@@ -256,7 +256,7 @@ impl Around {
             middleware(job)?;
         }
         if let Some(codec) = &self.codec {
-            job.payload = codec.encode(&job.payload)?;
+            encode(&**codec, job)?;
         }
         let known = self.queues.iter().find(|queue| queue.name == job.queue);
         known.map_or(Ok(()), |queue| queue.check_key(job.key.is_some()))

@@ -117,7 +117,7 @@ fn entry<'a>(all: &'a mut BTreeMap<String, Schedule>, name: &str) -> &'a mut Sch
 }
 
 fn definition(held: Held, nodes: Vec<NodeId>, mark: String) -> Result<ScheduleDefinition> {
-    let Held { name, schedule, zone, missed, job } = held;
+    let Held { name, schedule, zone, missed, job, .. } = held;
     let cron = Cron::new(name, schedule, job.with(b"null".to_vec()))?;
     let cron = cron.time_zone(zone)?.missed(missed);
     Ok(ScheduleDefinition { cron, nodes, mark })

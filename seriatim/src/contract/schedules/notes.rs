@@ -13,6 +13,7 @@ use super::{SchedulePause, ScheduleTick};
 use crate::contract::{Note, NoteQuery, Store, notes_of};
 use crate::cron::{Cron, Missed};
 use crate::model::limits::NOTE_BYTES_MAX;
+use crate::model::payload::{Digest, digest};
 use crate::model::{Error, ErrorKind, HeldJob, Job, NodeId, Result, Timestamp};
 
 const ENTRY: &str = "cron/entry/";
@@ -44,6 +45,9 @@ pub(super) struct Held {
     pub(super) zone: String,
     pub(super) missed: Missed,
     pub(super) job: HeldJob,
+    /// Of the payload before a codec, if that of its stored form differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -124,12 +128,14 @@ pub(crate) async fn register(
 
 /// Adds the notes of an entry; returns its mark.
 fn describe(cron: &Cron, job: &Job, notes: &mut Vec<Note>) -> String {
+    let of_stored = |own: &Digest| *own == digest(job.task.as_deref(), &job.payload);
     let held = Held {
         name: cron.name().to_owned(),
         schedule: cron.schedule().to_owned(),
         zone: cron.zone().to_owned(),
         missed: cron.catches_up(),
         job: HeldJob::of(job),
+        digest: job.digest.filter(|own| !of_stored(own)),
     };
     let value = serde_json::to_vec(&held).unwrap_or_default();
     // The payload before any codec: one that encrypts writes another text each time.
@@ -149,7 +155,8 @@ pub(super) async fn job(store: &dyn Store, mark: &str) -> Result<Option<Job>> {
     let payload = one(store, &format!("{JOB}{mark}")).await?;
     let (Some(entry), Some(payload)) = (entry, payload) else { return Ok(None) };
     let held: Held = read_one(&entry)?;
-    Ok(Some(held.job.with(payload.value)))
+    let job = held.job.with(payload.value);
+    Ok(Some(Job { digest: held.digest, ..job }))
 }
 
 /// Forgets the entries of nodes that the store has forgotten.

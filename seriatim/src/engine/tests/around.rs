@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::client::NextPush;
-use crate::contract::JobState;
+use crate::contract::{JobState, PushStatus, run_schedule};
 use crate::engine::*;
 use crate::*;
 
@@ -156,6 +156,61 @@ async fn l14_a_codec_stands_between_payloads_and_the_store() {
     running.stop().await;
     assert_eq!(log.lines(), ["[17]"]);
     assert_eq!(rig.job(plain).await.unwrap().unwrap().state, JobState::Dead);
+}
+
+/// Writes equal payloads differently each time, and has digests of its own.
+#[derive(Default)]
+struct Salted(AtomicUsize);
+
+impl Codec for Salted {
+    fn encode(&self, payload: &Payload) -> Result<Payload> {
+        let salt = self.0.fetch_add(1, Ordering::SeqCst);
+        Payload::json(&(salt, String::from_utf8_lossy(payload.as_bytes())))
+    }
+
+    fn decode(&self, stored: &Payload) -> Result<Payload, Failure> {
+        let (_, plain): (usize, String) = stored.decode()?;
+        Ok(Payload::from_json_text(&plain)?)
+    }
+
+    fn digest(&self, plain: store::Digest) -> store::Digest {
+        plain.map(|byte| !byte)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_payloads_merge_whatever_a_codec_writes() {
+    let rig = Rig::new();
+    rig.store_declared(Queue::accumulate("orders")).await;
+    let client = Client::new(rig.shared()).codec(Salted::default());
+    let payload = |text: &str| Payload::from_json_text(text).unwrap();
+    let job = |text: &str| Job::with_payload("orders", payload(text)).key("42");
+    let [one, same, other] = [r#"{"a":1,"b":2}"#, r#"{"b": 2, "a": 1}"#, r#"{"a":2}"#].map(job);
+    let jobs = vec![one.clone(), same.clone(), other];
+    let pushed = client.push_all(jobs).await.unwrap();
+    let statuses: Vec<_> = pushed.iter().map(|pushed| pushed.status).collect();
+    assert_eq!(statuses, [PushStatus::Queued, PushStatus::Merged, PushStatus::Queued]);
+    assert_eq!(client.push(same).await.unwrap().job_id, pushed[0].job_id);
+    let plain = rig.push(one).await;
+    assert!(pushed.iter().all(|pushed| pushed.job_id != plain), "the digest is the codec's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_and_a_run_by_hand_merge_with_equal_payloads_of_clients_behind_a_codec() {
+    let rig = Rig::new();
+    rig.store_declared(Queue::accumulate("orders")).await;
+    let job = Job::new("orders", &7).unwrap().key("42");
+    let cron = Cron::new("tick", "*/10 * * * *", job.clone()).unwrap();
+    let running = Running::start(engine(&rig).codec(Salted::default()).cron(cron));
+    pass(secs(5)).await;
+    let client = Client::new(rig.shared()).codec(Salted::default());
+    let first = client.push(job).await.unwrap();
+    let by_hand = run_schedule(&*rig, "tick", "a person").await.unwrap();
+    assert_eq!(by_hand, first.job_id);
+    pass(secs(600)).await;
+    running.stop().await;
+    let count = rig.stats(None).await.unwrap()[0].jobs;
+    assert_eq!(count, 1, "the tick has merged too");
 }
 
 #[tokio::test(start_paused = true)]
