@@ -474,6 +474,12 @@ impl EngineBuilder {
         for (place, worker) in self.workers.iter().enumerate() {
             validate_queue_name(&worker.queue)?;
             worker.retrying.validate()?;
+            let limits = [("timeout", worker.timeout), ("timeout_default", worker.timeout_default)];
+            if let Some((field, _)) =
+                limits.iter().find(|(_, limit)| *limit == Some(Duration::ZERO))
+            {
+                return Err(Error::invalid(*field, "must be more than zero"));
+            }
             if worker.task.as_deref() == Some("") {
                 return Err(Error::invalid("task", "is empty: remove it, and the worker has all"));
             }

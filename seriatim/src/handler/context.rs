@@ -59,7 +59,8 @@ impl Context {
         &self.call.turns
     }
 
-    /// The store of the call, for example to push further jobs.
+    /// The store of the call. To push further jobs, clone your [`Client`](crate::Client) into the handler: one that is
+    /// made of this store has neither its codec nor its middleware.
     pub fn store(&self) -> &SharedStore {
         &self.call.env.store
     }

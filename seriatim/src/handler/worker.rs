@@ -173,7 +173,8 @@ impl Worker {
         self
     }
 
-    /// The time limit of a call, instead of the queue's `timeout`.
+    /// The time limit of a call, instead of the queue's `timeout`: more than zero, and at most ten years (a longer one
+    /// counts as that).
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         // With `Duration::MAX` the end would be later than a clock can show; so below.
@@ -181,7 +182,8 @@ impl Worker {
         self
     }
 
-    /// The time limit of a call if neither the worker, the queue nor one of its jobs has a `timeout`.
+    /// The time limit of a call if neither the worker, the queue nor one of its jobs has a `timeout`: more than zero,
+    /// and at most ten years.
     #[must_use]
     pub fn timeout_default(mut self, length: Duration) -> Self {
         self.timeout_default = Some(length.min(DELAY_MAX));

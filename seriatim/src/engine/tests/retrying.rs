@@ -127,6 +127,19 @@ async fn a_worker_with_too_many_retries_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_whose_calls_have_no_time_is_refused() {
+    let worker = || failing("welcome", &Log::default());
+    let workers = [
+        ("timeout", worker().timeout(secs(0))),
+        ("timeout_default", worker().timeout_default(secs(0))),
+    ];
+    for (field, worker) in workers {
+        let error = engine(&Rig::new()).with(worker).build().err().unwrap();
+        assert_eq!(error.field(), Some(field));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_periodic_workers_than_heartbeats_can_report_are_refused() {
     let rig = Rig::new();
     let add = |builder: EngineBuilder, n: usize| {
