@@ -264,10 +264,10 @@ async fn pictures_of_the_dashboard_of_a_hostile_and_of_an_empty_store_are_not_cu
     let mut found = Vec::new();
     for (store, api, pages) in [("hostile", &full, pages(&full)), ("empty", &empty, of_empty)] {
         let window = Window::open(&api.address, 1280, 800).await;
-        for width in WIDTHS {
-            window.resize(width, 800).await;
-            for (i, path) in pages.iter().enumerate() {
-                window.go(path).await;
+        for (i, path) in pages.iter().enumerate() {
+            window.go(path).await;
+            for width in WIDTHS {
+                window.resize(width, 800).await;
                 found.extend(faults(&window, &format!("{store} {width} {path}")).await);
                 if std::env::var_os(FOLDER).is_some() {
                     // To look at, not to publish.
@@ -275,8 +275,11 @@ async fn pictures_of_the_dashboard_of_a_hostile_and_of_an_empty_store_are_not_cu
                     let picture = window.picture().await;
                     std::fs::write(std::env::temp_dir().join(name), picture).unwrap();
                 }
-                let unfold = "document.querySelectorAll('main details, nav details').forEach((one) => { one.open = true; })";
-                window.run(unfold).await;
+            }
+            let unfold = "document.querySelectorAll('main details, nav details').forEach((one) => { one.open = true; })";
+            window.run(unfold).await;
+            for width in WIDTHS {
+                window.resize(width, 800).await;
                 found.extend(faults(&window, &format!("{store} {width} {path}, unfolded")).await);
             }
         }
