@@ -12,8 +12,8 @@ pub trait Producer: Send + Sync {
     /// Adds jobs. The answer has one entry for each, in order.
     ///
     /// - If one job is invalid, none is pushed, and the error names it: `jobs[3].key: …`.
-    ///   Where a part can be pushed before the rest is refused, as on Redis if a queue is declared meanwhile, the error
-    ///   is `Unavailable`: of a refused push nothing is stored.
+    ///   If a store has pushed a part before the rest is refused (Redis, if a queue is declared meanwhile), the error
+    ///   is `Unavailable`: after a refusal nothing is stored.
     /// - An undeclared queue is created: `exclusive` for a job with a key, `parallel` for one without.
     /// - A key on a `parallel` queue, or no key on a keyed one, is `Invalid` (field `key`).
     /// - A `lease_ttl` longer than the queue's `lease_max` is `Invalid` (field `lease_ttl`).

@@ -35,7 +35,7 @@ impl Redis {
             // A shard that had not adopted the version may have granted a claim meanwhile.
             if let Err(claimed) = self.check_unclaimed(&closed).await {
                 if !known.closing {
-                    self.open_again(name, known.paused).await?;
+                    self.open_again(&closed, known.paused).await?;
                 }
                 return Err(claimed);
             }
@@ -44,15 +44,18 @@ impl Redis {
         Err(changing(name))
     }
 
-    /// Opens a queue again that this call has closed. Earlier builds may change its shards meanwhile.
-    async fn open_again(&self, name: &str, paused: bool) -> Result<()> {
+    /// Reopens a queue that this call has closed. Nodes of earlier builds may change its shards meanwhile, so it tries
+    /// again with the new version.
+    async fn open_again(&self, closed: &Known, paused: bool) -> Result<()> {
+        let name = &*closed.name;
         for _ in 0..ATTEMPTS {
-            let closed = self.current(name).await?;
-            if !closed.closing {
+            let Some(now) = self.reload(name).await? else { return Ok(()) };
+            // Another call may have deleted it, and a new one may have its name.
+            if now.number != closed.number || !now.closing {
                 return Ok(());
             }
-            if self.set_flags(&closed, paused, false).await? {
-                let open = self.current(name).await?;
+            if self.set_flags(&now, paused, false).await? {
+                let Some(open) = self.reload(name).await? else { return Ok(()) };
                 return self.adopt(&open).await;
             }
         }

@@ -1,7 +1,7 @@
 //! Pushing. A batch for one shard is one script, so it is all or nothing. A batch for several queues or shards is
-//! checked in all of them before the first write. A part of it may be pushed nevertheless: if a connection is lost
-//! between two shards, if the memory gets full, or if a queue is declared otherwise or deleted meanwhile. The error is
-//! no refusal then, which would say that nothing is stored.
+//! checked in all of them before the first write. A part of it may be stored nevertheless: if a connection is lost,
+//! memory gets full, or a queue is declared or deleted between two shards. Then the error is `Unavailable`, because a
+//! refusal would say that nothing is stored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -91,10 +91,10 @@ impl<'a> Batch<'a> {
 
     /// What the caller is told of an error. After a refusal it may push the same jobs one by one.
     fn failed(&self, error: Error) -> Error {
-        if !error.is_refusal() || self.pushed.iter().all(Option::is_none) {
+        if error.kind() == ErrorKind::Unavailable || self.pushed.iter().all(Option::is_none) {
             return error;
         }
-        let message = format!("a part of these jobs is pushed, the rest was refused: {error}");
+        let message = format!("a part of these jobs is pushed, the rest is not: {error}");
         Error::new(ErrorKind::Unavailable, message)
     }
 
@@ -180,7 +180,7 @@ impl Redis {
             let writes =
                 parts.iter().map(|part| self.push_part(batch.request, part, Some(batch.floor)));
             let answers = join_all(writes).await;
-            let (mut stale, mut failed) = (false, None);
+            let (mut stale, mut failed) = (false, None::<Error>);
             for (part, answer) in parts.iter().zip(answers) {
                 match answer {
                     Ok(Answer::Pushed(answers, token)) => {
@@ -192,7 +192,11 @@ impl Redis {
                         }
                     }
                     Ok(Answer::Stale) => stale = true,
-                    Err(error) => failed = failed.or(Some(error)),
+                    // An error after which something may be stored counts before a refusal.
+                    Err(error) if failed.as_ref().is_none_or(Error::is_refusal) => {
+                        failed = Some(error);
+                    }
+                    Err(_) => {}
                 }
             }
             if let Some(error) = failed {

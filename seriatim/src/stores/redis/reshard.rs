@@ -79,8 +79,8 @@ impl Redis {
         Ok(known)
     }
 
-    /// Writes a layout. `None` if the queue has another version than `known`, or is being deleted: a deletion that turns out to be
-    /// refused opens the version that it has closed.
+    /// Writes a layout. `None` if the queue has another version than `known`, or is being deleted: a refused deletion
+    /// reopens the version that it closed.
     async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
         if known.closing {
             return Ok(None);

@@ -114,8 +114,8 @@ if S.mode == mode and S.merge == merge then
 end
 local again = number_of('lanes') > 0
 if again then
-  -- What the first shard has decided stands: what came here before this shard heard of it is converted too. To or from
-  -- `parallel` it keeps its key, or has none, like what is requeued.
+  -- The first shard has decided, so jobs that came here meanwhile are converted too, however many they are. After a
+  -- change to or from `parallel` they keep their key, or have none, like requeued ones.
   local convertible = adopted ~= '' or not S.declared and S.mode ~= 'parallel' and mode ~= 'parallel'
   if not convertible or number_of('running') > 0 then
     return { 'CONFLICT', S.mode, S.merge, S.declared and 1 or 0, number_of('running') > 0 and 1 or 0 }
