@@ -133,10 +133,10 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Tells the client about these queues, beside those that it knows; of two definitions of a name the later one
-    /// counts. It checks each job against them before it pushes, and declares them once, before its first push, if they
-    /// do not exist or only an undeclared push created them. A queue that is declared keeps its settings, so what an
-    /// engine declares at the same moment stands; if its mode differs, each push fails as `Conflict`.
+    /// Adds queues to those that the client knows; a later definition replaces an earlier one of the same name. It
+    /// checks each job against them before it pushes, and declares them once, before its first push, if they do not
+    /// exist or only an undeclared push created them. A queue that is declared keeps its settings, so what an engine
+    /// declares at the same moment stands; if its mode differs, each push fails as `Conflict`.
     ///
     /// If a push names a queue that does not exist, it creates the queue: `exclusive` with a key, `parallel` without.
     ///
@@ -255,10 +255,10 @@ impl Around {
         for middleware in &self.middleware {
             middleware(job)?;
         }
-        if let Some(codec) = &self.codec {
-            encode(&**codec, job)?;
-        }
         let known = self.queues.iter().find(|queue| queue.name == job.queue);
+        if let Some(codec) = &self.codec {
+            encode(&**codec, job, known.is_none_or(Queue::merges))?;
+        }
         known.map_or(Ok(()), |queue| queue.check_key(job.key.is_some()))
     }
 }

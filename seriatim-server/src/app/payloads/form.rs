@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_with_limit};
 use seriatim::limits::{PAYLOAD_BYTES_MAX, TURN_BYTES_MAX};
+use seriatim::store::Digest;
 use seriatim::{Codec, Error, Failure, Job, Payload, Result, engine::Exhausted};
 
 use super::keys::Keys;
@@ -169,6 +170,11 @@ impl Codec for Readable {
             None => Ok(stored.clone()),
             Some(why) => Err(why.into()),
         }
+    }
+
+    /// `Forms::write` keys it if the queue is encrypted.
+    fn digest(&self, plain: Digest) -> Digest {
+        plain
     }
 }
 

@@ -135,6 +135,10 @@ impl Codec for Marked {
         let plain = text.strip_prefix('~').ok_or("without its mark")?;
         Ok(Payload::from_json_text(plain)?)
     }
+
+    fn digest(&self, plain: store::Digest) -> store::Digest {
+        plain
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,6 +197,35 @@ async fn equal_payloads_merge_whatever_a_codec_writes() {
     assert_eq!(client.push(same).await.unwrap().job_id, pushed[0].job_id);
     let plain = rig.push(one).await;
     assert!(pushed.iter().all(|pushed| pushed.job_id != plain), "the digest is the codec's");
+}
+
+/// Counts the digests that it is asked for.
+struct Counting(Arc<AtomicUsize>);
+
+impl Codec for Counting {
+    fn encode(&self, payload: &Payload) -> Result<Payload> {
+        Ok(payload.clone())
+    }
+
+    fn decode(&self, stored: &Payload) -> Result<Payload, Failure> {
+        Ok(stored.clone())
+    }
+
+    fn digest(&self, plain: store::Digest) -> store::Digest {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        plain
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_codec_makes_no_digest_for_a_queue_that_its_client_knows_not_to_compare_payloads() {
+    let (rig, asked) = (Rig::new(), Arc::new(AtomicUsize::new(0)));
+    let client = Client::new(rig.shared()).codec(Counting(asked.clone()));
+    let client = client.queues([Queue::fifo("orders"), Queue::accumulate("sums")]);
+    for (queue, count) in [("orders", 0), ("sums", 1), ("unknown", 2)] {
+        client.push(Job::new(queue, &1).unwrap().key("k")).await.unwrap();
+        assert_eq!(asked.load(Ordering::SeqCst), count, "{queue}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
