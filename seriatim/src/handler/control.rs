@@ -94,7 +94,7 @@ impl Control {
         self.interrupted.store(true, Ordering::Release);
     }
 
-    /// Whether it was told so. A failure after that is the node's: a handler may have made any error of it.
+    /// Whether it was told so. Then its failure is not counted: the error may be made from the interruption.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }

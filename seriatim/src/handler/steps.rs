@@ -13,9 +13,10 @@ use crate::model::{Error, JobId, LaneId, Result, StepRecord, Turn};
 /// The steps of one lane's turn. When a turn is run again (after a failure, a crash, or on another node), steps that
 /// have ended are not repeated. Their results are kept with the lane, beside its progress.
 ///
-/// Between two steps the call ends early if its jobs were cancelled or the node stops. If the node stops, its jobs are
-/// returned uncounted, whatever error the handler makes of it. An interrupted step runs again from its beginning, so it
-/// must be safe to repeat.
+/// Between two steps the call ends early if its jobs were cancelled or the node stops. If the node stops and the
+/// handler returns an error, the jobs are returned uncounted, whatever the error is. A lane that the handler fails in
+/// [`Outcomes`](crate::Outcomes) is counted: give it [`Outcome::Release`](crate::Outcome::Release). An interrupted step
+/// runs again from its beginning, so it must be safe to repeat.
 ///
 /// A lane keeps the steps of one turn, until a turn of the key keeps none of its jobs. So a job that waits for its
 /// retry starts from the beginning if another job of its key ends or has steps in between: in `exclusive` any job, in

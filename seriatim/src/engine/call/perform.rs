@@ -284,6 +284,8 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
         // Asked to stop for no fault of the jobs: not counted.
         (_, Some(Stop::Stopping | Stop::LeaseLost)) => Err(Outcome::Release),
         (Ending::Dropped, _) => Err(failed(timed_out(call))),
+        // It may have unwrapped the interruption.
+        (Ending::Panicked(_), _) if call.control.is_interrupted() => Err(Outcome::Release),
         (Ending::Panicked(text), _) => Err(failed(text)),
         (Ending::NoWorker, _) => {
             let task = call.task().unwrap_or_default();
@@ -294,11 +296,11 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
                 pause_unstartable(core, source, call, why);
                 return Err(Outcome::Release);
             }
-            if cause::<Interrupted>(&failure).is_some() || call.control.is_interrupted() {
-                return Err(Outcome::Release);
-            }
             if let Some(why) = cause::<Fatal>(&failure) {
                 core.fatal(&why.0);
+            }
+            if cause::<Interrupted>(&failure).is_some() || call.control.is_interrupted() {
+                return Err(Outcome::Release);
             }
             let text = core.hooks.text_of(&failure);
             match reason {

@@ -163,31 +163,52 @@ async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
     assert_eq!(log.lines(), ["one", "two", "three"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_pipeline_that_a_stop_interrupts_is_not_counted_whatever_its_error_becomes() {
-    let (rig, log) = (Rig::new(), Log::default());
-    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
-    let written = log.clone();
-    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
-        let log = written.clone();
+/// Two steps; what ends them early becomes the error that `how` makes of it.
+fn two_steps(log: &Log, how: fn(Failure) -> Failure) -> Worker {
+    let log = log.clone();
+    Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let log = log.clone();
         async move {
-            let lane = &batch.lanes()[0];
-            let mut steps = call.steps(lane).await.map_err(|error| error.to_string())?;
+            let mut steps = call.steps(&batch.lanes()[0]).await?;
             for name in ["one", "two"] {
                 let step = || async {
                     log.add(name);
                     pass(secs(3)).await;
                     Ok(())
                 };
-                steps.run(name, step).await.map_err(|error| error.to_string())?;
+                steps.run(name, step).await.map_err(how)?;
             }
-            Ok::<_, String>(())
+            Ok::<_, Failure>(())
         }
-    });
-    let running = Running::start(engine(&rig).with(worker));
-    log.reaches(1).await;
-    let summary = running.stop().await;
-    assert_eq!((summary.put_off, summary.failed, log.len()), (1, 0, 1));
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_that_a_stop_interrupts_is_not_counted_whatever_its_error_becomes() {
+    let hows: [fn(Failure) -> Failure; 2] = [
+        |error| error.to_string().into(),
+        // As `unwrap` does.
+        |error| panic!("{error}"),
+    ];
+    for how in hows {
+        let (rig, log) = (Rig::new(), Log::default());
+        let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
+        let running = Running::start(engine(&rig).with(two_steps(&log, how)));
+        log.reaches(1).await;
+        let summary = running.stop().await;
+        assert_eq!((summary.put_off, summary.failed, log.len()), (1, 0, 1));
+        assert_eq!(rig.state(id).await, Some(JobState::Queued));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fatal_failure_after_an_interruption_is_told_and_its_jobs_are_not_counted() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
+    let worker = two_steps(&log, |error| Fatal(error.to_string()).into());
+    let stop = log.clone();
+    let stopped = engine(&rig).with(worker).run_until(async move { stop.reaches(1).await });
+    assert_eq!(stopped.await.unwrap_err().kind(), ErrorKind::Fatal);
     assert_eq!(rig.state(id).await, Some(JobState::Queued));
 }
 
