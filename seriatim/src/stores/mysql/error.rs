@@ -96,8 +96,9 @@ impl Fail {
 
 /// A change of a queue's mode, or its deletion, that has given way until its end.
 pub(super) fn held_open() -> Error {
-    let message = "the queue cannot be changed now: a transaction that pushed to it, or settled its jobs, was open for all \
-                   of this call's time (call_timeout in the URL). Let it end, then repeat this";
+    let message = "the queue cannot be changed now: other transactions kept it locked until the time for this \
+                   call (call_timeout in the URL) was over. Usually one that pushed to it, or settled its jobs, is \
+                   still open: end it, then repeat this";
     Error::new(ErrorKind::Unavailable, message)
 }
 

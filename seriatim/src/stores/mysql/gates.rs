@@ -26,9 +26,9 @@ pub(super) enum Lock {
     Settle(Patience),
     /// It removes what is old in lanes of all queues, whose modes do not change until it ends. It waits for no lane.
     Sweep,
-    /// Exclusive: it may change definitions. Only other operations of this kind wait for it. Before that, it waits for what
-    /// writes lanes of these queues, and keeps others from it. Some of the lanes may be locked by a user's transaction, which
-    /// is open as long as the user likes: then it gives way, so that others wait briefly.
+    /// Exclusive: it may change definitions. It first waits for everything that writes lanes of these queues, and keeps
+    /// new writers out. If that takes too long (a user's transaction may be open for hours), it gives way and tries
+    /// again.
     Alone(BTreeSet<u32>),
 }
 

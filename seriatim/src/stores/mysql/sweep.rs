@@ -144,8 +144,9 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     Ok(())
 }
 
-/// Reads and locks the oldest dead jobs of a queue, at most `most`, that are more than its limit; without those that another
-/// session has locked: it may take them away, and younger ones are then within the limit.
+/// Reads and locks the oldest of the dead jobs above the limit, `most` at most. It leaves out those that another
+/// session has locked, and takes no younger ones for them: if that session removes them, the younger ones are within
+/// the limit.
 async fn dead_above(work: &mut Work<'_>, queue: u32, limit: u64, most: usize) -> Try<Vec<JobId>> {
     let sql = format!(
         "SELECT seq FROM seriatim_ended FORCE INDEX (ended_state) WHERE q = {queue} AND state = {DEAD} \

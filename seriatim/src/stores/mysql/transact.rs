@@ -14,7 +14,8 @@ use crate::model::Error;
 pub(super) const TRIES_MAX: usize = 8;
 /// Pause of a call that has given way: who waits behind it gets through.
 const GIVEN_WAY: Duration = Duration::from_millis(500);
-/// How long the next attempt may take until it gives way again: MySQL looks once a second who has waited for a second.
+/// Most that the next attempt may take: the server looks for lock waits that are over once a second, so a wait of 1 s
+/// may last 2 s.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How a call is attempted, and the number of failed attempts.

@@ -114,9 +114,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: those whose gates
-    /// were there to be locked. A queue may be deleted, and another one made with its number, while this waits for its gate.
-    /// `stamp`: the version, read after that.
+    /// Loads the definitions into the model, read after the queues of the operation were locked. `locked`: the queues
+    /// whose gates existed and are locked. While this waits for a gate, its queue may be deleted and another one made
+    /// with the same number. `stamp`: the version, read after that.
     async fn define(
         &mut self,
         definitions: &Definitions,

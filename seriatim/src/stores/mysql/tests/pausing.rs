@@ -93,7 +93,7 @@ async fn a_change_says_that_an_open_transaction_was_in_its_way() {
     let queues = vec![Queue::exclusive("q")];
     let refused = hasty.declare(Declare { now: None, queues }).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    assert!(refused.to_string().contains("was open for all of this call's time"), "{refused}");
+    assert!(refused.to_string().contains("kept it locked"), "{refused}");
     transaction.rollback().await.unwrap();
     declare(&hasty, Queue::exclusive("q")).await;
 }
