@@ -218,8 +218,8 @@ impl fmt::Display for Cron {
 struct Schedule {
     zone: TimeZone,
     table: Crontab,
-    /// The same table for the end of December, where the parser misses `L`: to it, a day is the last one if the month
-    /// after it has a greater number.
+    /// The parser misses `L` at the end of December: it takes a day for the last one if the month of the following day
+    /// (week) has a greater number. This table names the same days there without `L`.
     december: Option<Crontab>,
 }
 

@@ -233,8 +233,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Pushes jobs on a schedule. Each entry of an engine has a name of its own. Those with the same name must be equal
-    /// on all nodes.
+    /// Pushes jobs on a schedule. Two entries of an engine cannot have the same name. Nodes that have an entry of the
+    /// same name must define it alike.
     #[cfg(feature = "cron")]
     pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
         self.hooks.crons.push(cron);
@@ -426,7 +426,7 @@ impl EngineBuilder {
         let crons = &self.hooks.crons;
         crons.iter().enumerate().try_for_each(|(place, cron)| {
             let field = || format!("cron.{}", cron.name());
-            // They would share the idempotency key of a tick, and one of them lose it.
+            // They would share the idempotency key of a tick, so one of them would lose it.
             if crons[..place].iter().any(|other| other.name() == cron.name()) {
                 let message = "is the name of two entries: give each a name of its own";
                 return Err(Error::invalid(field(), message));

@@ -17,8 +17,8 @@ pub(crate) fn cause<T: StdError + 'static>(failure: &Failure) -> Option<&T> {
 /// A failure of the worker itself, not of the jobs: the jobs are returned uncounted, and this node takes no jobs of
 /// the queue for 30 s.
 ///
-/// It counts also as the [source](StdError::source) of another error. An `anyhow::Error` or `eyre::Report` that is made
-/// from it directly hides it, and so does `#[error(transparent)]`: return it in a [`Failure`], or under a context.
+/// An error that has it as its [source](StdError::source) counts too. An `anyhow::Error` or `eyre::Report` made
+/// directly from it hides it, as does `#[error(transparent)]`: return it as a [`Failure`], or add a context.
 #[derive(Debug)]
 pub struct Unstartable(pub String);
 
@@ -33,8 +33,8 @@ impl StdError for Unstartable {}
 /// A failure after which this process cannot continue. The turns of the call fail as with any other failure, and the
 /// engine stops as on request: see [`crate::EngineBuilder::on_fatal`].
 ///
-/// It counts also as the [source](StdError::source) of another error. An `anyhow::Error` or `eyre::Report` that is made
-/// from it directly hides it, and so does `#[error(transparent)]`: return it in a [`Failure`], or under a context.
+/// An error that has it as its [source](StdError::source) counts too. An `anyhow::Error` or `eyre::Report` made
+/// directly from it hides it, as does `#[error(transparent)]`: return it as a [`Failure`], or add a context.
 ///
 /// ```
 /// # use seriatim::{Batch, Fatal};

@@ -152,9 +152,10 @@ impl Worker {
 
     /// Handles only the jobs of this task; a worker without a task handles all remaining jobs.
     ///
-    /// A claim does not choose by task, so every node that works on a queue needs a worker for each of its tasks. Where
-    /// none fits, the job fails: that is counted, it is retried with backoff, and buried in the end. Give tasks that
-    /// different services handle queues of their own, and deploy the nodes before you push a new task.
+    /// Claims do not choose by task. Every node that works on a queue therefore needs a worker for each task, or one
+    /// without a task. Otherwise the job fails there: the failure counts, it is retried with backoff, and at last
+    /// buried. Give tasks that different services handle queues of their own, and deploy the nodes before you push a
+    /// new task.
     #[must_use]
     pub fn task(mut self, task: impl Into<Arc<str>>) -> Self {
         self.task = Some(task.into());
