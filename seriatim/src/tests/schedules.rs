@@ -68,9 +68,12 @@ fn is_friday(nth: i8, day: Date) -> bool {
     day.nth_weekday_of_month(nth, Weekday::Friday).is_ok_and(|friday| friday == day)
 }
 
+/// Whether a schedule names this day.
+type IsNamed = fn(Date) -> bool;
+
 #[test]
 fn the_ticks_of_four_years_are_the_days_that_the_schedule_names() {
-    let cases: [(&str, fn(Date) -> bool); 8] = [
+    let cases: [(&str, IsNamed); 8] = [
         ("0 0 L * *", is_last),
         ("0 0 L 12 *", |day| day.month() == 12 && is_last(day)),
         ("0 0 1,L */3 *", |day| day.month() % 3 == 1 && (day.day() == 1 || is_last(day))),
