@@ -18,6 +18,8 @@ const FIELD: &str = ",\"prev\":\"";
 
 /// What the file beside has behind the name.
 const BESIDE: &str = ".last";
+/// Bytes of the file beside: the digits of a hash, and the end of the line.
+const BESIDE_BYTES: u64 = 65;
 
 /// A file that is appended to. Several processes may share it.
 pub(crate) struct Chain {
@@ -27,6 +29,8 @@ pub(crate) struct Chain {
     /// How long the file was when this process wrote last, and the hash of its last line then.
     length: u64,
     last: blake3::Hash,
+    /// What the file beside held when this process could not write it: `last` is newer.
+    behind: Option<blake3::Hash>,
 }
 
 impl Chain {
@@ -36,7 +40,7 @@ impl Chain {
         let mut beside = path.as_os_str().to_owned();
         beside.push(BESIDE);
         let last = blake3::Hash::from_bytes(BEGINNING);
-        Ok(Self { file, beside: beside.into(), length: 0, last })
+        Ok(Self { file, beside: beside.into(), length: 0, last, behind: None })
     }
 
     /// Appends JSON objects as lines, each with the hash of the line before.
@@ -53,7 +57,10 @@ impl Chain {
         let length = found.len();
         if length == 0 {
             // It was copied or moved before: what comes now follows its last line, whoever wrote that.
-            self.last = self.kept().unwrap_or(self.last);
+            let kept = self.kept();
+            if kept != self.behind {
+                self.last = kept.unwrap_or(self.last);
+            }
         } else if length != self.length {
             self.last = self.read_last(length)?;
         }
@@ -70,14 +77,19 @@ impl Chain {
         if found.is_file() {
             // The lines are written: whatever happens to the file beside, they count. Behind by a line, as after a kill
             // here, it does no harm: it is read only if there are no lines.
-            let _ = self.keep(&found);
+            self.behind = match self.keep(&found) {
+                Ok(()) => None,
+                Err(_) => self.kept(),
+            };
         }
         Ok(())
     }
 
     /// The hash in the file beside; none if it cannot be read.
     fn kept(&self) -> Option<blake3::Hash> {
-        let text = std::fs::read(&self.beside).ok()?;
+        let file = self.open_beside(OpenOptions::new().read(true)).ok()?;
+        let mut text = Vec::new();
+        file.take(BESIDE_BYTES).read_to_end(&mut text).ok()?;
         blake3::Hash::from_hex(text.trim_ascii()).ok()
     }
 
@@ -85,13 +97,24 @@ impl Chain {
     fn keep(&self, log: &Metadata) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
-        let file = options.open(&self.beside)?;
+        let file = self.open_beside(&mut options)?;
         if file.metadata()?.len() == 0 {
             let _ = fchown(&file, Some(log.uid()), Some(log.gid()));
             let _ = file.set_permissions(log.permissions());
         }
         // All at once and always as long: a kill leaves the one hash or the other.
         file.write_all_at(format!("{}\n", self.last.to_hex()).as_bytes(), 0)
+    }
+
+    fn open_beside(&self, options: &mut OpenOptions) -> io::Result<File> {
+        // Who may write in the folder must not choose what root opens, or keep it waiting.
+        let options = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(&self.beside)?;
+        let about = file.metadata()?;
+        if !about.is_file() || about.nlink() != 1 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(file)
     }
 
     /// The hash of the last line. One that was torn when its writer was killed is ended first.
@@ -256,6 +279,60 @@ mod tests {
         append();
         let lines = written(&path);
         assert_eq!((lines.len(), breaks_at(&lines)), (5, None));
+    }
+
+    #[test]
+    fn what_is_no_plain_file_beside_the_log_is_not_followed_or_written_and_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, beside) = (folder.path().join("audit"), folder.path().join("audit.last"));
+        let target = folder.path().join("target");
+        // Once it is to be written, and once to be read.
+        let append_twice = || {
+            for _ in 0..2 {
+                std::fs::write(&path, "").unwrap();
+                Chain::open(&path).unwrap().append(&["{\"n\":0}"]).unwrap();
+                assert_eq!(written(&path).len(), 1);
+            }
+            std::fs::remove_file(&beside).unwrap();
+        };
+        std::os::unix::fs::symlink(&target, &beside).unwrap();
+        append_twice();
+        assert!(!target.exists(), "a link is not followed");
+        let made = std::process::Command::new("mkfifo").arg(&beside).status().unwrap();
+        assert!(made.success());
+        append_twice();
+        std::fs::write(&target, "").unwrap();
+        std::fs::hard_link(&target, &beside).unwrap();
+        append_twice();
+        assert_eq!(std::fs::read(&target).unwrap(), b"", "it has another name");
+    }
+
+    #[test]
+    fn a_process_that_cannot_write_the_hash_beside_trusts_its_own_until_another_writes_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, beside) = (folder.path().join("audit"), folder.path().join("audit.last"));
+        let read = || std::fs::read(&path).unwrap();
+        let mut chain = Chain::open(&path).unwrap();
+        chain.append(&["{\"n\":0}"]).unwrap();
+        let old = std::fs::read(&beside).unwrap();
+        chain.append(&["{\"n\":1}"]).unwrap();
+        // As if it could not write the second hash. No file is closed to root, whom tests may run as.
+        std::fs::write(&beside, old).unwrap();
+        chain.behind = chain.kept();
+        assert!(chain.behind.is_some());
+        let first = verify(&read()[..], None).unwrap();
+        std::fs::write(&path, "").unwrap();
+        chain.append(&["{\"n\":2}"]).unwrap();
+        assert_eq!(chain.behind, None, "now it could");
+        let second = verify(&read()[..], first.last).unwrap();
+        assert!(second.broken.is_none(), "{:?}", second.broken);
+        chain.behind = chain.kept();
+        Chain::open(&path).unwrap().append(&["{\"n\":3}"]).unwrap();
+        let third = verify(&read()[..], None).unwrap();
+        std::fs::write(&path, "").unwrap();
+        chain.append(&["{\"n\":4}"]).unwrap();
+        let fourth = verify(&read()[..], third.last).unwrap();
+        assert!(fourth.broken.is_none(), "{:?}", fourth.broken);
     }
 
     #[test]
