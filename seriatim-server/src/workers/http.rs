@@ -54,6 +54,7 @@ struct Letter<'a> {
     lane: &'a Lane<Payload>,
     /// The trace context of the call, where calls have one.
     call: Option<&'a str>,
+    context: &'a Context,
 }
 
 /// What the heads of answers have decided about a lane. It counts also if the rest of an answer is given up.
@@ -63,6 +64,8 @@ struct Heard {
     done: usize,
     /// The outcome of the next one, if it was not.
     outcome: Option<Outcome>,
+    /// The next one has not been sent: it waits for a place.
+    waits: bool,
 }
 
 impl Letter<'_> {
@@ -97,15 +100,18 @@ impl Webhook {
         for lane in batch.into_lanes() {
             let (webhook, call, context) = (self.clone(), call.clone(), context.clone());
             lanes.spawn(async move {
-                let mut heard = Heard::default();
+                let mut heard = Heard { waits: true, ..Heard::default() };
                 let ended = tokio::select! {
-                    outcome = webhook.lane(&lane, call.as_deref(), &mut heard) => Some(outcome),
+                    outcome = webhook.lane(&lane, call.as_deref(), &context, &mut heard) => {
+                        Some(outcome)
+                    }
                     // Running requests are given up with the connection.
                     () = context.cancelled() => None,
                 };
-                let Heard { done, outcome } = heard;
+                let Heard { done, outcome, waits } = heard;
                 let is_all_done = done == lane.payloads().len();
                 let heard = outcome.or(is_all_done.then_some(Outcome::Done));
+                let heard = heard.or(waits.then_some(Outcome::Release));
                 (lane.id(), done, ended.or(heard))
             });
         }
@@ -119,16 +125,22 @@ impl Webhook {
     }
 
     /// The outcome of a lane after those of its jobs that are done.
-    async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>, heard: &mut Heard) -> Outcome {
+    async fn lane(
+        &self,
+        lane: &Lane<Payload>,
+        call: Option<&str>,
+        context: &Context,
+        heard: &mut Heard,
+    ) -> Outcome {
         let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {
             let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
             let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
-            return self.send(&Letter { body, jobs: &jobs, lane, call }, heard).await;
+            return self.send(&Letter { body, jobs: &jobs, lane, call, context }, heard).await;
         }
         for (place, payload) in lane.payloads().iter().enumerate() {
-            let jobs = &jobs[place..=place];
-            match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }, heard).await {
+            let (body, jobs) = (payload.to_bytes(), &jobs[place..=place]);
+            match self.send(&Letter { body, jobs, lane, call, context }, heard).await {
                 Outcome::Done => {}
                 outcome => return outcome,
             }
@@ -139,7 +151,13 @@ impl Webhook {
     /// What the receiver makes of its jobs is `heard` as soon as it has decided. The wait for a place is the call's time,
     /// not the request's.
     async fn send(&self, letter: &Letter<'_>, heard: &mut Heard) -> Outcome {
+        heard.waits = true;
         let _place = self.places.acquire().await;
+        if letter.context.is_cancelled() {
+            // The place is of a request that was given up, as this one would be.
+            return Outcome::Release;
+        }
+        heard.waits = false;
         let retry = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
         let request = match self.request(letter) {
             Ok(request) => request,

@@ -379,15 +379,32 @@ fn that_holds() -> (String, Arc<(Mutex<AtOnce>, Condvar)>) {
     (url, shared)
 }
 
+/// With the jobs of a call of 300 lanes.
+async fn with_many_lanes(url: &str, queue: &str) -> Ready {
+    let worker = format!("builtin = \"http\"\nurl = \"{url}\"");
+    let ready = Ready::new("fifo", &format!("batch_size = 300\n{queue}"), &worker).await;
+    let jobs: Vec<Job> =
+        (0..300).map(|key| Job::new(QUEUE, &1).unwrap().key(key.to_string())).collect();
+    ready.store.push(Push { now: None, jobs }).await.unwrap();
+    ready
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_lanes_that_only_waited_for_a_place_go_back_uncounted() {
+    let (url, held) = that_holds();
+    let ready = with_many_lanes(&url, "max_retries = 0\ntimeout = \"2s\"").await;
+    let serving = ready.serve();
+    wait_until(&ready.store, |stats| stats.dead >= 256).await;
+    held.0.lock().unwrap().is_open = true;
+    held.1.notify_all();
+    wait_until(&ready.store, |stats| stats.jobs == 0 && stats.dead == 256).await;
+    serving.stop();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn http_sends_at_most_256_requests_of_a_call_at_once() {
-    const LANES: u32 = 300;
     let (url, held) = that_holds();
-    let worker = format!("builtin = \"http\"\nurl = \"{url}\"");
-    let ready = Ready::new("fifo", &format!("batch_size = {LANES}"), &worker).await;
-    let jobs: Vec<Job> =
-        (0..LANES).map(|key| Job::new(QUEUE, &1).unwrap().key(key.to_string())).collect();
-    ready.store.push(Push { now: None, jobs }).await.unwrap();
+    let ready = with_many_lanes(&url, "").await;
     let serving = ready.serve();
     eventually("256 requests", async || held.0.lock().unwrap().most >= 256).await;
     held.0.lock().unwrap().is_open = true;
