@@ -99,10 +99,15 @@ impl Returned {
 fn refuse_of_batch(job: &JobView) -> Result<(), String> {
     let Some(options) = &job.options else { return Ok(()) };
     if options.ended_batch.is_some() {
-        return Err("it is the callback of a batch, whose counts would be lost".to_owned());
+        let why =
+            "it is the callback of a batch, whose counts would be lost: run it here, or delete it";
+        return Err(why.to_owned());
     }
     match options.batch.is_some() && job.state != JobState::Dead {
-        true => Err("it belongs to a batch, which would end without it".to_owned()),
+        true => {
+            Err("it belongs to a batch, which would end without it: run or cancel it here first"
+                .to_owned())
+        }
         false => Ok(()),
     }
 }

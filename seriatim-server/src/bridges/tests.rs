@@ -221,14 +221,14 @@ async fn a_job_of_a_batch_is_not_given_back() {
     let mut of_batch = job("q").await;
     assert_eq!(
         refused(&of_batch).as_deref(),
-        Some("it belongs to a batch, which would end without it")
+        Some("it belongs to a batch, which would end without it: run or cancel it here first")
     );
     of_batch.state = JobState::Dead;
     assert_eq!(refused(&of_batch), None, "its batch has counted it");
     store.cancel(Cancel { now: None, jobs: vec![of_batch.id] }).await.unwrap();
     client.seal_batch("import").await.unwrap();
     let said = refused(&job("ends").await).unwrap();
-    assert!(said.contains("the callback of a batch"), "{said}");
+    assert!(said.contains("the callback of a batch") && said.contains("run it here"), "{said}");
 }
 
 #[tokio::test]
