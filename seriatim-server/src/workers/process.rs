@@ -13,7 +13,7 @@ use seriatim::store::LaneId;
 use seriatim::{Context, Steps};
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 
@@ -32,10 +32,9 @@ use crate::config::Launch;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long after SIGTERM, before SIGKILL.
 const TERM_GRACE: Duration = Duration::from_millis(1_500);
-/// Messages that wait for the process to read them: the cancellations of all lanes of the largest call, and others. A
-/// `perform` waits for a place; of a process that reads nothing for so long, cancellations are dropped (the timeout still
-/// holds).
-const MESSAGES_WAITING_MAX: usize = 1_024 + BATCH_SIZE_MAX as usize;
+/// Messages that wait for the process to read them, beside the cancellations of all lanes of its calls. A `perform`
+/// waits for a place; of a process that reads nothing for so long, cancellations are dropped (the timeout still holds).
+const MESSAGES_WAITING_MAX: usize = 1_024;
 
 /// How a process is to go on. A harder order replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,10 +148,16 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process, and a task that goes with it to its end.
-    pub(crate) async fn start(queue: &Arc<str>, launch: &Launch) -> std::io::Result<Arc<Self>> {
+    /// Starts a process for so many calls at once, and a task that goes with it to its end.
+    pub(crate) async fn start(
+        queue: &Arc<str>,
+        launch: &Launch,
+        calls: usize,
+    ) -> std::io::Result<Arc<Self>> {
         let (group, child) = Group::spawn(launch.command()?, Stdio::piped()).await?;
-        let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
+        let lanes = calls.saturating_mul(BATCH_SIZE_MAX as usize);
+        let room = lanes.saturating_add(MESSAGES_WAITING_MAX).min(Semaphore::MAX_PERMITS);
+        let (messages, to_write) = mpsc::channel(room);
         let pid = child.id().unwrap_or_default();
         let process = Arc::new(Self {
             pid,

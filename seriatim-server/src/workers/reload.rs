@@ -133,8 +133,9 @@ fn stamp(path: PathBuf) -> Option<Stamp> {
     Some(Stamp { path, modified: about.modified().ok(), bytes: about.len(), inode: about.ino() })
 }
 
+/// What is not there yet counts where its nearest folder is.
 fn device(path: &Path) -> Option<u64> {
-    path.metadata().ok().map(|about| about.dev())
+    path.ancestors().find_map(|part| part.metadata().ok()).map(|about| about.dev())
 }
 
 #[cfg(test)]
@@ -151,11 +152,13 @@ mod tests {
     fn programs_are_looked_at_together_if_their_files_are_on_the_same_file_systems() {
         let folder = tempfile::tempdir().unwrap();
         let (here, there) = (folder.path(), Path::new("/proc/version"));
-        let all = [&[here][..], &[there], &[here, here], &[here, there], &[there, here]];
+        let later = here.join("folder/program");
+        let all =
+            [&[here][..], &[there], &[here, here], &[here, there], &[there, here], &[&*later]];
         let groups = by_file_system(all.into_iter().map(watched).collect());
         let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
         sizes.sort_unstable();
-        assert_eq!(sizes, [1, 2, 2]);
+        assert_eq!(sizes, [1, 2, 3]);
     }
 
     #[test]

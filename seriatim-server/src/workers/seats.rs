@@ -12,7 +12,7 @@ use crate::base::lock::lock;
 /// The places of all processes of one worker.
 pub(crate) struct Seats {
     /// Concurrent calls in each process.
-    per_process: usize,
+    pub(crate) per_process: usize,
     state: Mutex<State>,
     changed: Notify,
     /// Signaled when a call waits and there is no process.

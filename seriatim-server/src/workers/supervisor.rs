@@ -82,9 +82,9 @@ struct Keeper {
 impl Keeper {
     /// Starts a process and sees it live for a while. None when all is to stop.
     async fn start(&mut self, trial: Duration) -> Result<Option<Arc<Process>>, NotStarted> {
-        let name = self.team.launch.name();
+        let (name, calls) = (self.team.launch.name(), self.team.seats.per_process);
         let process = tokio::select! {
-            started = Process::start(&self.team.queue, &self.team.launch) => started,
+            started = Process::start(&self.team.queue, &self.team.launch, calls) => started,
             // Its file may be on a drive that hangs.
             () = told(&mut self.team.stop) => return Ok(None),
         };
