@@ -212,7 +212,7 @@ impl<'a> Upload<'a> {
         *lock(&self.id) = Some(id.to_owned());
     }
 
-    /// Tells the server to forget the parts, also those of an earlier attempt to which this one has not come.
+    /// Tells the server to forget the parts, also those of an earlier attempt if this one still asked for the copy.
     async fn give_up(&self, steps: &mut Steps, name: &str) {
         let mut ids: Vec<String> = lock(&self.id).take().into_iter().collect();
         if ids.is_empty() {
