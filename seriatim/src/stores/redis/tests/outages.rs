@@ -419,6 +419,8 @@ async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_i
         if !is_copied {
             promote(&replica);
         }
+        // The claim still goes to the master; whoever connects after the cut, to the other one.
+        proxy.lead_to(replica.port());
         proxy.cut(1, Cut::BeforeRequest);
         let lost = store.claim(claim_request("q", 1)).await.unwrap_err();
         assert_eq!((lost.kind(), proxy.cuts()), (ErrorKind::Unavailable, 1), "{lost}");
@@ -426,7 +428,6 @@ async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_i
             has_all(&replica, &master).await;
             promote(&replica);
         }
-        proxy.lead_to(replica.port());
         proxy.disconnect();
         until("the new master answers", async || store.now().await.is_ok()).await;
 
