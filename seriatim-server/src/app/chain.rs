@@ -24,13 +24,13 @@ const BESIDE_BYTES: u64 = 65;
 /// A file that is appended to. Several processes may share it.
 pub(crate) struct Chain {
     file: File,
-    /// A file with the hash of the last line. After a rotation, who finds an empty log goes on from there.
+    /// A file with the hash of the last line. After a rotation, the process that finds the log empty goes on from there.
     beside: PathBuf,
     /// How long the file was when this process wrote last, and the hash of its last line then.
     length: u64,
     last: blake3::Hash,
     /// What the file beside held when this process could not write it: `last` is newer.
-    behind: Option<blake3::Hash>,
+    behind: Option<Option<blake3::Hash>>,
 }
 
 impl Chain {
@@ -56,9 +56,9 @@ impl Chain {
         let found = self.file.metadata()?;
         let length = found.len();
         if length == 0 {
-            // It was copied or moved before: what comes now follows its last line, whoever wrote that.
+            // The log was rotated: the next line follows its last one, which another process may have written.
             let kept = self.kept();
-            if kept != self.behind {
+            if self.behind != Some(kept) {
                 self.last = kept.unwrap_or(self.last);
             }
         } else if length != self.length {
@@ -77,10 +77,12 @@ impl Chain {
         if found.is_file() {
             // The lines are written: whatever happens to the file beside, they count. Behind by a line, as after a kill
             // here, it does no harm: it is read only if there are no lines.
-            self.behind = match self.keep(&found) {
-                Ok(()) => None,
-                Err(_) => self.kept(),
-            };
+            let kept = self.keep(&found);
+            if let (Err(error), None) = (&kept, &self.behind) {
+                let file = self.beside.display();
+                tracing::warn!(%file, %error, "the hash of the audit log's last line cannot be written: after a rotation, `seriatim audit verify` may report a gap");
+            }
+            self.behind = kept.is_err().then(|| self.kept());
         }
         Ok(())
     }
@@ -107,7 +109,7 @@ impl Chain {
     }
 
     fn open_beside(&self, options: &mut OpenOptions) -> io::Result<File> {
-        // Who may write in the folder must not choose what root opens, or keep it waiting.
+        // Others may write in the folder: they must not choose what root opens, or keep it waiting.
         let options = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let file = options.open(&self.beside)?;
         let about = file.metadata()?;
@@ -318,15 +320,14 @@ mod tests {
         chain.append(&["{\"n\":1}"]).unwrap();
         // As if it could not write the second hash. No file is closed to root, whom tests may run as.
         std::fs::write(&beside, old).unwrap();
-        chain.behind = chain.kept();
-        assert!(chain.behind.is_some());
+        chain.behind = Some(chain.kept());
         let first = verify(&read()[..], None).unwrap();
         std::fs::write(&path, "").unwrap();
         chain.append(&["{\"n\":2}"]).unwrap();
         assert_eq!(chain.behind, None, "now it could");
         let second = verify(&read()[..], first.last).unwrap();
         assert!(second.broken.is_none(), "{:?}", second.broken);
-        chain.behind = chain.kept();
+        chain.behind = Some(chain.kept());
         Chain::open(&path).unwrap().append(&["{\"n\":3}"]).unwrap();
         let third = verify(&read()[..], None).unwrap();
         std::fs::write(&path, "").unwrap();

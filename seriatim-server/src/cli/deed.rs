@@ -159,8 +159,7 @@ pub(super) fn found(on: (&'static str, String)) {
     lock(&STARTED).found = Some(on);
 }
 
-/// Says that it is done to the key or the job in this place among those that the command line names: the others may be
-/// refused.
+/// Records that the command has done it to the key or job in this place of the command line, even if it fails at another.
 pub(super) fn done(place: usize) {
     lock(&STARTED).done.insert(place);
 }

@@ -239,7 +239,7 @@ impl WorkerConfig {
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
             return Err("`url` must begin with http:// or https:// and a host".to_owned());
         }
-        // Without a word, no request would have them.
+        // Requests would silently lack them.
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err("`url` has a user or password, which is not sent: remove it, and write headers = { Authorization = { env = \"HOOK_TOKEN\" } }".to_owned());
         }

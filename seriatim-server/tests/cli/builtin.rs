@@ -352,7 +352,7 @@ struct AtOnce {
     is_open: bool,
 }
 
-/// Answers no request before it is told to.
+/// Holds all requests until it is told to answer.
 fn that_holds() -> (String, Arc<(Mutex<AtOnce>, Condvar)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -463,9 +463,8 @@ async fn n13_ffmpeg_tells_its_progress_and_publishes_all_at_once() {
     assert!(!names.any(|name| name.starts_with(".film.mp4")), "nothing is left behind");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
-    let ready = with_ffmpeg("", "").await;
+/// Transcodes until the result is verified, where the node is killed.
+async fn killed_while_it_verifies(ready: &Ready) -> JobId {
     ready.write("hold", "");
     let serving = ready.serve();
     let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
@@ -473,6 +472,13 @@ async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
     eventually("it verifies", async || held.exists()).await;
     serving.kill();
     fs::remove_file(ready.site.path("hold")).unwrap();
+    id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
+    let ready = with_ffmpeg("", "").await;
+    let id = killed_while_it_verifies(&ready).await;
     let serving = ready.serve();
     assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
     serving.stop();
@@ -484,13 +490,7 @@ async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_ffmpeg_verifies_again_if_what_it_published_was_moved_away_after_a_crash() {
     let ready = with_ffmpeg("", "").await;
-    ready.write("hold", "");
-    let serving = ready.serve();
-    let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
-    let held = ready.site.path("held");
-    eventually("it verifies", async || held.exists()).await;
-    serving.kill();
-    fs::remove_file(ready.site.path("hold")).unwrap();
+    let id = killed_while_it_verifies(&ready).await;
     // As after a crash between the last rename and the end, if nothing is at the output any more.
     let folder = format!(".film.mp4.seriatim-{id}");
     ready.write(&format!("{folder}/verified"), "");

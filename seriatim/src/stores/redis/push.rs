@@ -89,7 +89,7 @@ impl<'a> Batch<'a> {
         (0..self.pushed.len()).filter(|place| self.pushed[*place].is_none()).collect()
     }
 
-    /// What the caller is told of an error. After a refusal it may push the same jobs one by one.
+    /// The error for the caller. If it is a refusal, the caller may push the same jobs one by one.
     fn failed(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::Unavailable || self.pushed.iter().all(Option::is_none) {
             return error;

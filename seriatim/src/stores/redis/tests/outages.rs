@@ -419,7 +419,7 @@ async fn a_failover_between_a_claim_and_its_payloads_loses_neither_the_job_nor_i
         if !is_copied {
             promote(&replica);
         }
-        // The claim still goes to the master; whoever connects after the cut, to the other one.
+        // The open connection still leads to the master, and the next one to its replica.
         proxy.lead_to(replica.port());
         proxy.cut(1, Cut::BeforeRequest);
         let lost = store.claim(claim_request("q", 1)).await.unwrap_err();
