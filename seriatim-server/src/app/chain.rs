@@ -29,8 +29,9 @@ pub(crate) struct Chain {
     /// How long the file was when this process wrote last, and the hash of its last line then.
     length: u64,
     last: blake3::Hash,
-    /// What the file beside held when this process could not write it: `last` is newer.
-    behind: Option<Option<blake3::Hash>>,
+    /// Whether this process could not write the file beside, so that `last` is newer than what that held then.
+    is_behind: bool,
+    held: Option<blake3::Hash>,
 }
 
 impl Chain {
@@ -40,7 +41,7 @@ impl Chain {
         let mut beside = path.as_os_str().to_owned();
         beside.push(BESIDE);
         let last = blake3::Hash::from_bytes(BEGINNING);
-        Ok(Self { file, beside: beside.into(), length: 0, last, behind: None })
+        Ok(Self { file, beside: beside.into(), length: 0, last, is_behind: false, held: None })
     }
 
     /// Appends JSON objects as lines, each with the hash of the line before.
@@ -58,7 +59,7 @@ impl Chain {
         if length == 0 {
             // The log was rotated: the next line follows its last one, which another process may have written.
             let kept = self.kept();
-            if self.behind != Some(kept) {
+            if !self.is_behind || kept != self.held {
                 self.last = kept.unwrap_or(self.last);
             }
         } else if length != self.length {
@@ -78,11 +79,12 @@ impl Chain {
             // The lines are written: whatever happens to the file beside, they count. Behind by a line, as after a kill
             // here, it does no harm: it is read only if there are no lines.
             let kept = self.keep(&found);
-            if let (Err(error), None) = (&kept, &self.behind) {
+            if let (Err(error), false) = (&kept, self.is_behind) {
                 let file = self.beside.display();
                 tracing::warn!(%file, %error, "the hash of the audit log's last line cannot be written: after a rotation, `seriatim audit verify` may report a gap");
             }
-            self.behind = kept.is_err().then(|| self.kept());
+            self.is_behind = kept.is_err();
+            self.held = if self.is_behind { self.kept() } else { None };
         }
         Ok(())
     }
@@ -320,14 +322,14 @@ mod tests {
         chain.append(&["{\"n\":1}"]).unwrap();
         // As if it could not write the second hash. No file is closed to root, whom tests may run as.
         std::fs::write(&beside, old).unwrap();
-        chain.behind = Some(chain.kept());
+        (chain.is_behind, chain.held) = (true, chain.kept());
         let first = verify(&read()[..], None).unwrap();
         std::fs::write(&path, "").unwrap();
         chain.append(&["{\"n\":2}"]).unwrap();
-        assert_eq!(chain.behind, None, "now it could");
+        assert!(!chain.is_behind, "now it could");
         let second = verify(&read()[..], first.last).unwrap();
         assert!(second.broken.is_none(), "{:?}", second.broken);
-        chain.behind = Some(chain.kept());
+        (chain.is_behind, chain.held) = (true, chain.kept());
         Chain::open(&path).unwrap().append(&["{\"n\":3}"]).unwrap();
         let third = verify(&read()[..], None).unwrap();
         std::fs::write(&path, "").unwrap();
